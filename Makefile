@@ -1,0 +1,29 @@
+# The entry points of this repository. Each sets up .venv first, and does that once.
+.PHONY: help demo test lint bench
+
+help:
+	@echo 'make demo [ARGS=--no-serve]   replay the demo fleet, print where the money went, serve the app on loopback'
+	@echo 'make test [ARGS=tests/app]    the whole test suite'
+	@echo 'make lint                     ruff and mypy'
+	@echo 'make bench                    every benchmark, into bench/results.json; make bench-NAME runs bench/NAME.py'
+
+demo:
+	@scripts/setup
+	@.venv/bin/gpuledger demo $(ARGS)
+
+test:
+	@scripts/setup test
+	@.venv/bin/python -m pytest $(ARGS)
+
+lint:
+	@scripts/setup
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+
+bench: $(patsubst bench/%.py,bench-%,$(sort $(wildcard bench/[a-z]*.py)))
+	@test -n '$^' || echo 'no benchmark is there yet'
+
+bench-%: bench/%.py
+	@scripts/setup
+	@.venv/bin/python $< $(ARGS)

@@ -1,0 +1,1 @@
+"""One module per sub-command, imported when that command is used."""
