@@ -1,0 +1,114 @@
+"""The one place where money is rounded, split and written out.
+
+Amounts are exact (`Fraction` or `Decimal`) until a line is made; floats never enter.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from exporter.errors import ConfigError
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsRichComparison
+
+    K = TypeVar("K", bound=SupportsRichComparison)
+else:
+    K = TypeVar("K")
+
+# ISO 4217 list one, by digits of the minor unit. Codes without a minor unit (XAU, XDR, XXX, …) can't
+# be billed in. ANG and BGN were withdrawn in 2025 and 2026; ledgers still reach back to them.
+_CODES: Final = {
+    0: "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF",
+    2: (
+        "AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BMD BND BOB BOV BRL BSD BTN BWP BYN BZD CAD CDF CHE "
+        "CHF CHW CNY COP COU CRC CUP CVE CZK DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GTQ GYD HKD HNL "
+        "HTG HUF IDR ILS INR IRR JMD KES KGS KHR KPW KYD KZT LAK LBP LKR LRD LSL MAD MDL MGA MKD MMK MNT MOP MRU MUR "
+        "MVR MWK MXN MXV MYR MZN NAD NGN NIO NOK NPR NZD PAB PEN PGK PHP PKR PLN QAR RON RSD RUB SAR SBD SCR SDG SEK "
+        "SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TOP TRY TTD TWD TZS UAH USD USN UYU UZS VED VES WST XAD "
+        "XCD XCG YER ZAR ZMW ZWG"
+    ),
+    3: "BHD IQD JOD KWD LYD OMR TND",
+    4: "CLF UYW",
+}
+MINOR_UNITS: Final[Mapping[str, int]] = {
+    code: digits for digits, codes in sorted(_CODES.items()) for code in codes.split()
+}
+"""Digits of the minor unit by ISO 4217 code."""
+
+
+def minor_unit(currency: str) -> int:
+    """Digits after the point in ISO 4217's minor unit: 2 for USD, 0 for JPY, 3 for KWD.
+
+    Raises:
+        ConfigError: the code is not an active one of ISO 4217.
+    """
+    digits = MINOR_UNITS.get(currency)
+    if digits is None:
+        near = difflib.get_close_matches(currency.upper(), MINOR_UNITS, n=1)
+        mend = f"did you mean {near[0]}?" if near else "write a code such as USD, EUR or JPY"
+        raise ConfigError("currency", f"{currency!r} is no ISO 4217 currency code", mend)
+    return digits
+
+
+def round_money(amount: Fraction | Decimal | int, currency: str) -> Decimal:
+    """Round to the currency's minor unit, half away from zero; zero has no sign."""
+    digits = minor_unit(currency)
+    scaled = Fraction(amount) * 10**digits
+    units = (2 * abs(scaled.numerator) + scaled.denominator) // (2 * scaled.denominator)
+    return _from_units(units if scaled >= 0 else -units, digits)
+
+
+def largest_remainder(total: Decimal, weights: Mapping[K, Fraction], currency: str) -> dict[K, Decimal]:
+    """Split `total` by `weights` into whole minor units that add up to it exactly.
+
+    Each part is its exact share cut towards zero; the units left over go to the largest cut-off
+    remainders, ties to the smaller key. A negative total gives the negated parts of the positive one.
+
+    Args:
+        total: a multiple of the minor unit.
+        weights: not negative; a weight of zero gets zero.
+
+    Raises:
+        ValueError: no positive weight for a total other than zero, a negative weight, or a total finer
+            than the minor unit.
+    """
+    digits = minor_unit(currency)
+    scaled = Fraction(total) * 10**digits
+    if scaled.denominator != 1:
+        raise ValueError(f"{total} is finer than the minor unit of {currency}; round it first")
+    if any(weight < 0 for weight in weights.values()):
+        raise ValueError("a weight is negative; shares need weights of zero or more")
+    whole = sum(weights.values(), Fraction(0))
+    if not whole:
+        if scaled:
+            raise ValueError(f"nobody to share {total} {currency} among: all weights are zero")
+        return {key: _from_units(0, digits) for key in weights}
+
+    units, sign = abs(scaled.numerator), -1 if scaled < 0 else 1
+    exact = {key: units * Fraction(weight) / whole for key, weight in weights.items()}
+    parts = {key: share.numerator // share.denominator for key, share in exact.items()}
+    by_remainder = sorted(sorted(exact), key=lambda key: parts[key] - exact[key])
+    for key in by_remainder[: units - sum(parts.values())]:
+        parts[key] += 1
+    return {key: _from_units(sign * part, digits) for key, part in parts.items()}
+
+
+def format_money(amount: Fraction | Decimal | int, currency: str) -> str:
+    """Money for people: ``USD 1,234.50``, ``JPY -1,235``."""
+    return f"{currency} {round_money(amount, currency):,f}"
+
+
+def plain(amount: Decimal) -> str:
+    """Money for machines: ``1234.50``, without grouping, exponent or a sign on zero."""
+    return format(amount or abs(amount), "f")
+
+
+def _from_units(units: int, digits: int) -> Decimal:
+    # Built from digits: arithmetic would round to the context's precision.
+    sign = 1 if units < 0 else 0
+    return Decimal((sign, tuple(int(digit) for digit in str(abs(units))), -digits))
