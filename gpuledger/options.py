@@ -4,27 +4,73 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
+import sys
+from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-CONFIG_VARIABLE = "GPULEDGER_CONFIG"
+if TYPE_CHECKING:
+    from pipelines.config import Config
+    from pipelines.report import Report
+
+CONFIG_VARIABLE: Final = "GPULEDGER_CONFIG"
+CONFIG_NAME: Final = "gpuledger.yaml"
+FALLBACK_WIDTH: Final = 110
 
 
 def config_path(arguments: argparse.Namespace) -> Path:
     """The configuration file: ``--config``, else ``$GPULEDGER_CONFIG``, else ``gpuledger.yaml`` here."""
-    return Path(getattr(arguments, "config", None) or os.environ.get(CONFIG_VARIABLE) or "gpuledger.yaml")
+    return Path(getattr(arguments, "config", None) or os.environ.get(CONFIG_VARIABLE) or CONFIG_NAME)
+
+
+def load_config(arguments: argparse.Namespace) -> Config:
+    """The validated configuration; ConfigError names the file, the key and the mend."""
+    from pipelines.config import load
+
+    return load(config_path(arguments))
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """``--json``: the report for scripts."""
-    parser.add_argument("--json", action="store_true", help="print the report as JSON, alone, on stdout")
+    """``--json``: for scripts."""
+    parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, on stdout")
 
 
 def add_window(parser: argparse.ArgumentParser) -> None:
-    """``--from`` and ``--to``, as text: a time without an offset is local to the configuration's time zone."""
-    parser.add_argument("--from", dest="start", metavar="T", help="start, ISO 8601; local to `timezone` without offset")
+    """``--from`` and ``--to``."""
+    parser.add_argument(
+        "--from",
+        dest="start",
+        metavar="T",
+        help="start, ISO 8601; without an offset it is local to the configuration's timezone",
+    )
     parser.add_argument("--to", dest="end", metavar="T", help="end, exclusive")
+
+
+def window(arguments: argparse.Namespace, config: Config) -> tuple[datetime | None, datetime | None]:
+    """``--from`` and ``--to`` in UTC; None where not given."""
+    from pipelines.periods import parse_time
+
+    start, end = (parse_time(text, config.timezone) if text else None for text in (arguments.start, arguments.end))
+    return start, end
 
 
 def add_example(parser: argparse.ArgumentParser, *lines: str) -> None:
     """The example below the options."""
     parser.epilog = "\n".join(["example:" if len(lines) == 1 else "examples:", *(f"  {line}" for line in lines)])
+
+
+def print_report(report: Report, *, json: bool) -> None:
+    """The report on stdout: as JSON, or for people as wide as their terminal."""
+    if json:
+        print(report.model_dump_json())
+        return
+    from gpuledger.summary import render
+
+    width = shutil.get_terminal_size((FALLBACK_WIDTH, 24)).columns
+    print(render(report.model_dump(mode="json"), width=width))
+
+
+def note(text: str) -> None:
+    """Say what is being done, on stderr: stdout is for the answer."""
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,54 @@
+"""Text tables for a terminal: aligned columns, and parts that visibly add up to their total."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from decimal import ROUND_FLOOR, Decimal
+
+RULE = "─"
+
+
+def spread(parts: Sequence[float], *, places: int = 1, fixed: Collection[int] = ()) -> tuple[list[str], str]:
+    """Round ``parts`` for display so that what is shown adds up to the total that is shown.
+
+    Rounding each part by itself would show 0.4 + 0.4 = 0.9 somewhere. So the total is rounded, and the units that
+    rounding down left over go to the parts that lost most (largest remainder, ties to the earlier).
+
+    Args:
+        parts: not negative.
+        places: digits after the point.
+        fixed: positions that keep their own rounding because they are shown elsewhere too.
+
+    Returns:
+        The parts and their total as text, with thousands separators.
+    """
+    unit = Decimal(1).scaleb(-places)
+    exact = [Decimal(repr(part)) for part in parts]
+    total = sum(exact, Decimal(0)).quantize(unit)
+    shown = [part.quantize(unit, rounding=None if i in fixed else ROUND_FLOOR) for i, part in enumerate(exact)]
+    missing = int((total - sum(shown, Decimal(0))) / unit)
+    by_loss = sorted((i for i in range(len(exact)) if i not in fixed), key=lambda i: shown[i] - exact[i])
+    for i in by_loss[: max(missing, 0)]:
+        shown[i] += unit
+    return [f"{part:,}" for part in shown], f"{total:,}"
+
+
+def align(rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,), gap: int = 2) -> list[str]:
+    """Rows as lines of equal columns; columns not in ``left`` are flush right. An empty row is a rule."""
+    columns = max(len(row) for row in rows)
+    widths = [max((len(row[i]) for row in rows if len(row) > i), default=0) for i in range(columns)]
+    separator = " " * gap
+    lines = []
+    for row in rows:
+        if not row:
+            lines.append(RULE * (sum(widths) + gap * (columns - 1)))
+            continue
+        cells = [cell.ljust(widths[i]) if i in left else cell.rjust(widths[i]) for i, cell in enumerate(row)]
+        lines.append(separator.join(cells).rstrip())
+    return lines
+
+
+def shorten(text: str, width: int) -> str:
+    """``text`` on one line of at most ``width`` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: max(width - 1, 0)].rstrip() + "…"
