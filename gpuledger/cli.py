@@ -68,7 +68,7 @@ def command(name: str) -> Command:
 
 def build_parser(*, load: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
     """The whole command line; only the commands in ``load`` are imported and get their arguments."""
-    shared = argparse.ArgumentParser(add_help=False)
+    shared = Parser(add_help=False)
     shared.add_argument(
         "--config",
         metavar="FILE",

@@ -41,9 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(run_once(config))
         return 0
 
-    daemon = Daemon(
-        lambda: run_once(config), every_seconds=every.total_seconds(), say=options.note, registry=REGISTRY
-    )
+    daemon = Daemon(lambda: run_once(config), every_seconds=every.total_seconds(), say=options.note, registry=REGISTRY)
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         daemon.stop()
