@@ -73,8 +73,10 @@ _CORE_SCHEMA: Final = {
     "null": (r"(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
     "bool": (r"(?:true|True|TRUE|false|False|FALSE)$", list("tTfF")),
     "float": (
-        r"[-+]?(?:0x[0-9a-fA-F]+|0o[0-7]+|(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|\.(?:inf|Inf|INF))$"
-        r"|\.(?:nan|NaN|NAN)$",
+        (
+            r"[-+]?(?:0x[0-9a-fA-F]+|0o[0-7]+|(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|\.(?:inf|Inf|INF))$"
+            r"|\.(?:nan|NaN|NAN)$"
+        ),
         list("-+0123456789."),
     ),
 }

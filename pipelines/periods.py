@@ -21,7 +21,7 @@ _TIME: Final = re.compile(
 )
 _PERIOD: Final = re.compile(r"(\d{4})(?:-(\d\d))?(?:-(\d\d))?", re.ASCII)
 _DURATION: Final = re.compile(
-    r"(?:(?P<weeks>\d+)w)?(?:(?P<days>\d+)d)?(?:(?P<hours>\d+)h)?(?:(?P<minutes>\d+)m(?!s))?(?:(?P<seconds>\d+)s)?"
+    r"(?=\d)(?:(?P<weeks>\d+)w)?(?:(?P<days>\d+)d)?(?:(?P<hours>\d+)h)?(?:(?P<minutes>\d+)m(?!s))?(?:(?P<seconds>\d+)s)?"
     r"(?:(?P<milliseconds>\d+)ms)?",
     re.ASCII,
 )
@@ -52,11 +52,8 @@ def parse_period(text: str, zone: ZoneInfo) -> Period:
     Raises:
         UsageError: the text is none of these, or the zone skipped that day.
     """
-    match = _PERIOD.fullmatch(text)
     try:
-        if match is None:
-            raise ValueError
-        year, month, day = (int(part) if part else 0 for part in match.groups())
+        year, month, day = (int(part) if part else 0 for part in _matched(_PERIOD, text).groups())
         first = date(year, month or 1, day or 1)
         after = first + timedelta(days=1) if day else _next_month(first) if month else date(year + 1, 1, 1)
         start, end = local_midnight(first, zone), local_midnight(after, zone)
@@ -75,11 +72,8 @@ def parse_time(text: str, zone: ZoneInfo) -> datetime:
     Raises:
         UsageError: the text is no such time.
     """
-    match = _TIME.fullmatch(text)
     try:
-        if match is None:
-            raise ValueError
-        day, clock, offset = match.groups()
+        day, clock, offset = _matched(_TIME, text).groups()
         local = datetime.fromisoformat(f"{day}T{clock or '00:00'}{(offset or '').upper()}")
         return _utc(local if offset else local.replace(tzinfo=zone))
     except (ValueError, OverflowError):
@@ -94,11 +88,9 @@ def parse_duration(text: str) -> timedelta:
     Raises:
         UsageError: the text is no such duration.
     """
-    match = _DURATION.fullmatch(text)
     try:
-        if not text or match is None:
-            raise ValueError
-        return timedelta(**{unit: int(count) for unit, count in match.groupdict().items() if count})
+        counts = _matched(_DURATION, text).groupdict()
+        return timedelta(**{unit: int(count) for unit, count in counts.items() if count})
     except (ValueError, OverflowError):
         mend = f"write {text}s for seconds" if text.isdecimal() else "write it as 30s, 5m, 1h30m or 1d"
         raise UsageError(f"duration {text!r}: expected a number with its unit; {mend}") from None
@@ -127,6 +119,13 @@ def local_months(start: datetime, end: datetime, zone: ZoneInfo) -> list[Period]
             months.append(month)
         first = following
     return months
+
+
+def _matched(pattern: re.Pattern[str], text: str) -> re.Match[str]:
+    match = pattern.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    return match
 
 
 def _utc(local: datetime) -> datetime:

@@ -1,0 +1,156 @@
+"""What must hold between the parts of a configuration."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from pydantic_core import PydanticCustomError
+
+from exporter.errors import UsageError
+from pipelines.config_yaml import Location
+from pipelines.periods import parse_period
+from pipelines.selectors import glob_matches
+
+if TYPE_CHECKING:
+    from pipelines.config import Config, Rate, Reservation
+
+Fault = tuple[Location, str, str]
+"""Where, what, mend."""
+
+_EVER: Final = datetime.min.replace(tzinfo=UTC)
+_FOR_EVER: Final = datetime.max.replace(tzinfo=UTC)
+
+
+def check(config: Config) -> None:
+    """Raise one validation error that carries every fault found, as ``faults`` of its context."""
+    faults = [
+        *_tenants(config),
+        *_rates(config),
+        *_reservations(config),
+        *_names_once(config),
+        *_reporting(config),
+    ]
+    if faults:
+        raise PydanticCustomError("faults", "{count} faults", {"count": len(faults), "faults": faults})
+
+
+def speaks_for(rate_model: str, reservation_model: str) -> bool:
+    """Whether a rate's glob matches the text of a reservation's own glob."""
+    # A glob with [seq] doesn't match its own text.
+    return rate_model.casefold() == reservation_model.casefold() or glob_matches(rate_model, reservation_model)
+
+
+def _tenants(config: Config) -> Iterator[Fault]:
+    parents: dict[str, str | None] = {}
+    for position, tenant in enumerate(config.tenants):
+        if tenant.id in parents:
+            yield ("tenants", position, "id"), f"tenant {tenant.id} stands twice", "give each its own id"
+        parents.setdefault(tenant.id, tenant.parent)
+    for position, tenant in enumerate(config.tenants):
+        if tenant.parent is None:
+            continue
+        at: Location = ("tenants", position, "parent")
+        if tenant.parent not in parents:
+            yield at, f"no tenant {tenant.parent!r}", f"write one of {_listed(parents)}, or add it"
+        elif _in_cycle(tenant.id, parents):
+            yield at, f"{tenant.id} is above itself", "take one parent of the circle out"
+
+
+def _in_cycle(tenant: str, parents: dict[str, str | None]) -> bool:
+    above, seen = parents.get(tenant), set[str]()
+    while above is not None and above not in seen:
+        if above == tenant:
+            return True
+        seen.add(above)
+        above = parents.get(above)
+    return False
+
+
+def _rates(config: Config) -> Iterator[Fault]:
+    by_model: dict[str, list[tuple[datetime, datetime, int]]] = defaultdict(list)
+    for position, rate in enumerate(config.rates):
+        by_model[rate.model.casefold()].append((*_span(rate), position))
+    for spans in by_model.values():
+        longest = None
+        for one, other in pairwise(sorted(spans)):
+            longest = one if longest is None or one[1] > longest[1] else longest
+            if other[0] < longest[1]:
+                first, second = sorted((longest[2], other[2]))
+                model = config.rates[second].model
+                yield (
+                    ("rates", second),
+                    f"overlaps rates[{first}] in time for model {model!r}",
+                    "end one with `to` where the other starts",
+                )
+
+
+def _reservations(config: Config) -> Iterator[Fault]:
+    known = {tenant.id: None for tenant in config.tenants}
+    seen: set[str] = set()
+    for position, reservation in enumerate(config.reservations):
+        if reservation.id in seen:
+            yield (
+                ("reservations", position, "id"),
+                f"reservation {reservation.id} stands twice",
+                "give each its own id",
+            )
+        seen.add(reservation.id)
+        if reservation.tenant not in known:
+            yield (
+                ("reservations", position, "tenant"),
+                f"reservation {reservation.id} is of no known tenant: {reservation.tenant!r}",
+                f"write one of {_listed(known)}, or add the tenant",
+            )
+        gap = _first_without_rate(config, reservation)
+        if gap is not None:
+            yield (
+                ("reservations", position),
+                f"reservation {reservation.id} has no rate for model {reservation.model!r} from {gap}",
+                "give it a `rate` of its own, or add a matching entry to rates",
+            )
+
+
+def _first_without_rate(config: Config, reservation: Reservation) -> str | None:
+    if reservation.rate is not None:
+        return None
+    reached = reservation.from_
+    for start, end in sorted(_span(rate) for rate in config.rates if speaks_for(rate.model, reservation.model)):
+        if start > reached:
+            break
+        reached = max(reached, end)
+    return None if reached >= reservation.to else reached.astimezone(config.timezone).isoformat()
+
+
+def _names_once(config: Config) -> Iterator[Fault]:
+    seen: set[str] = set()
+    for position, overhead in enumerate(config.overheads):
+        if overhead.name in seen:
+            yield ("overheads", position, "name"), f"overhead {overhead.name!r} stands twice", "give each its own name"
+        seen.add(overhead.name)
+
+
+def _reporting(config: Config) -> Iterator[Fault]:
+    if config.scrape_interval is not None and config.scrape_interval <= timedelta(0):
+        yield ("scrape_interval",), "an interval of nothing", "write it as 60s, or leave it out"
+    if config.period is None:
+        return
+    if config.window is not None:
+        yield ("period",), "stands beside `window`, and only one can be reported on", "keep one of them"
+    try:
+        parse_period(config.period, config.timezone)
+    except UsageError as error:
+        what, _, mend = str(error).partition("; ")
+        yield ("period",), what, mend
+
+
+def _span(rate: Rate) -> tuple[datetime, datetime]:
+    return rate.from_ or _EVER, rate.to or _FOR_EVER
+
+
+def _listed(tenants: dict[str, str | None] | dict[str, None]) -> str:
+    shown = list(tenants)[:5]
+    return ", ".join(shown) + (", …" if len(tenants) > len(shown) else "") if shown else "none yet"

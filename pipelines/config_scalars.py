@@ -1,0 +1,165 @@
+"""Types of single values of the configuration, and what is said when one is wrong."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Annotated, Any, Final
+from zoneinfo import ZoneInfo, available_timezones
+
+from pydantic import BeforeValidator, PlainSerializer, StringConstraints, ValidationInfo
+from pydantic_core import PydanticCustomError
+
+from exporter.errors import ConfigError, UsageError
+from pipelines import money, periods
+from pipelines.config_yaml import Number
+
+_DECIMAL: Final = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+_TENANT_ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
+_WHOLE: Final = re.compile(r"\d{1,9}", re.ASCII)
+UTC_ZONE: Final = ZoneInfo("UTC")
+
+
+def fault(what: str, mend: str, key: str = "") -> PydanticCustomError:
+    """A validation error in this project's terms.
+
+    Args:
+        what: what is wrong and what was expected.
+        mend: what to write instead.
+        key: the key at fault below the validated value, where the value itself isn't.
+    """
+    return PydanticCustomError("fault", "{what}", {"what": what, "mend": mend, "key": key})
+
+
+def _tenant_id(value: Any) -> str:
+    if not isinstance(value, str) or _TENANT_ID.fullmatch(value) is None:
+        raise fault(f"{_shown(value)} is no tenant id", "use 1 to 63 of a-z, 0-9 and -, the first of them no hyphen")
+    return str(value)
+
+
+def _amount(value: Any) -> Decimal:
+    if isinstance(value, Decimal):
+        text = format(value, "f")
+    elif isinstance(value, Number):
+        raise fault(f"{value} is not quoted, and an unquoted number may be rounded", f'write "{value}"')
+    else:
+        text = value if isinstance(value, str) else ""
+    if text.startswith("-"):
+        raise fault(f"{_shown(value)} is negative", 'write an amount of "0" or more')
+    if _DECIMAL.fullmatch(text) is None:
+        raise fault(f"{_shown(value)} is no amount", 'write a quoted decimal such as "2.50"')
+    return Decimal(text)
+
+
+def _count(value: Any) -> int:
+    number = value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        number = int(value)
+    if number is None or number < 0:
+        raise fault(f"{_shown(value)} is no count", "write a whole number such as 8")
+    return number
+
+
+def _positive_count(value: Any) -> int:
+    number = _count(value)
+    if not number:
+        raise fault("0 GPUs reserve nothing", "write a whole number of 1 or more")
+    return number
+
+
+def _duration(value: Any) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    if not isinstance(value, str):
+        raise fault(f"{_shown(value)} is no duration", "write it as 30s, 5m, 1h30m or 1d")
+    try:
+        return periods.parse_duration(value)
+    except UsageError as error:
+        raise _from_usage(error) from None
+
+
+def _instant(value: Any, info: ValidationInfo) -> datetime:
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC)
+    if not isinstance(value, str):
+        raise fault(f"{_shown(value)} is no time", "write it as 2026-11-03 or 2026-11-03T09:30:00Z")
+    zone = info.context["zone"] if info.context else UTC_ZONE
+    try:
+        return periods.parse_time(value, zone)
+    except UsageError as error:
+        raise _from_usage(error) from None
+
+
+def _day(value: Any) -> date:
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    try:
+        if not isinstance(value, str) or len(value) != len("2026-11-03"):
+            raise ValueError  # noqa: TRY301  (one message for both)
+        return date.fromisoformat(value)
+    except ValueError:
+        raise fault(f"{_shown(value)} is no day", "write it as 2026-11-03") from None
+
+
+def _zone(value: Any) -> ZoneInfo:
+    if isinstance(value, ZoneInfo):
+        return value
+    known = available_timezones()
+    if isinstance(value, str) and value in known:
+        return ZoneInfo(value)
+    near = difflib.get_close_matches(str(value), known, n=1)
+    mend = f"did you mean {near[0]}?" if near else "write an IANA name such as America/New_York or UTC"
+    raise fault(f"{_shown(value)} is no time zone", mend)
+
+
+def _currency(value: Any) -> str:
+    if not isinstance(value, str):
+        raise fault(f"{_shown(value)} is no ISO 4217 currency code", "write a code such as USD, EUR or JPY")
+    try:
+        money.minor_unit(value)
+    except ConfigError as error:
+        raise fault(error.what, error.mend) from None
+    return str(value)
+
+
+def _names(value: Any) -> Any:
+    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return "an empty value" if value is None or value == "" else repr(str(value))
+
+
+def _from_usage(error: UsageError) -> PydanticCustomError:
+    what, _, mend = str(error).partition("; ")
+    return fault(what, mend)
+
+
+def _plain(value: Decimal) -> str:
+    # "2.5" and "2.50" are one price.
+    text = format(value, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+TenantId = Annotated[str, BeforeValidator(_tenant_id)]
+Currency = Annotated[str, BeforeValidator(_currency)]
+Amount = Annotated[Decimal, BeforeValidator(_amount), PlainSerializer(_plain, return_type=str)]
+"""A quoted decimal of zero or more: money, a rate, a factor."""
+Count = Annotated[int, BeforeValidator(_count)]
+PositiveCount = Annotated[int, BeforeValidator(_positive_count)]
+Duration = Annotated[timedelta, BeforeValidator(_duration)]
+Instant = Annotated[datetime, BeforeValidator(_instant)]
+"""An aware datetime in UTC; without an offset it was local to the file's `timezone`."""
+Day = Annotated[date, BeforeValidator(_day)]
+Zone = Annotated[ZoneInfo, BeforeValidator(_zone), PlainSerializer(lambda zone: zone.key, return_type=str)]
+Names = Annotated[tuple[Text, ...], BeforeValidator(_names)]
+"""A list of text, or one comma-separated text."""
