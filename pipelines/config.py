@@ -1,7 +1,6 @@
 """The one configuration: gpuledger.yaml as frozen models, checked as a whole.
 
 Every time is an aware UTC datetime, every amount a `Decimal`, every period and zone known to exist.
-The docstring below a field is its entry in docs/configuration.md.
 """
 
 from __future__ import annotations
@@ -13,11 +12,10 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal, Self
-from urllib.parse import urlsplit
+from typing import Any, Literal, Self
 from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, ValidationInfo, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from exporter.errors import ConfigError
 from pipelines import config_faults, config_rules
@@ -28,20 +26,42 @@ from pipelines.config_scalars import (
     Currency,
     Day,
     Duration,
+    Glob,
     Instant,
-    Names,
     PositiveCount,
     TenantId,
     Text,
     Zone,
     fault,
 )
+from pipelines.config_section import Dated, Section
+from pipelines.config_source import Kind, Source
 from pipelines.config_yaml import read_yaml
 from pipelines.periods import Period, parse_period
 from pipelines.selectors import SELECTOR_KEYS
 
-UsageClass = Literal["reserved", "on_demand", "overflow", "spot"]
-Kind = Literal["prometheus", "metrics", "samples", "sacct", "allocations", "inventory"]
+__all__ = [
+    "Attribution",
+    "Budget",
+    "Config",
+    "Energy",
+    "Idle",
+    "Kind",
+    "Mig",
+    "Overhead",
+    "Quota",
+    "Rate",
+    "Reservation",
+    "Selector",
+    "Sharing",
+    "Sla",
+    "Source",
+    "Tenant",
+    "Window",
+    "load",
+    "reservation_rate",
+    "speaks_for",
+]
 
 
 def load(path: Path) -> Config:
@@ -56,52 +76,29 @@ def load(path: Path) -> Config:
     content = {key: value for key, value in content.items() if value is not None}
     context = {"zone": _zone_of(content), "path": path}
     try:
-        return Config.model_validate(content, context=context)
+        return Config.model_validate(content, context=context, by_alias=True, by_name=False)
     except ValidationError as error:
         raise config_faults.config_error(error, Config, path, lines) from None
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True)
-
-
-class _Dated(_Model):
-    """Something that holds over [from, to)."""
-
-    from_: Instant | None = Field(None, alias="from")
-    """From this time on; left out: from ever."""
-    to: Instant | None = None
-    """Up to, and without, this time; left out: for ever."""
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        if self.from_ is not None and self.to is not None and self.to <= self.from_:
-            raise fault("`to` is not after `from`", "write a later time, or leave `to` out", key="to")
-        return self
-
-    def holds(self, at: datetime) -> bool:
-        """Whether `at` lies in [from, to)."""
-        return (self.from_ is None or self.from_ <= at) and (self.to is None or at < self.to)
-
-
-class Selector(_Dated):
+class Selector(Dated):
     """All of its globs must match; a label that a workload doesn't have matches nothing, not even ``*``."""
 
-    cluster: Text | None = None
+    cluster: Glob | None = None
     """Cluster name, as the source's `cluster` gives it."""
-    node: Text | None = None
+    node: Glob | None = None
     """Host name."""
-    namespace: Text | None = None
+    namespace: Glob | None = None
     """Kubernetes namespace."""
-    pod: Text | None = None
+    pod: Glob | None = None
     """Kubernetes pod name."""
-    slurm_account: Text | None = None
+    slurm_account: Glob | None = None
     """Slurm account."""
-    slurm_partition: Text | None = None
+    slurm_partition: Glob | None = None
     """Slurm partition."""
-    slurm_qos: Text | None = None
+    slurm_qos: Glob | None = None
     """Slurm QOS."""
-    slurm_user: Text | None = None
+    slurm_user: Glob | None = None
     """Slurm user."""
 
     @model_validator(mode="after")
@@ -119,149 +116,7 @@ class Selector(_Dated):
         return tuple((key, glob) for key in SELECTOR_KEYS if (glob := getattr(self, key)) is not None)
 
 
-_SHARED_KEYS: Final = frozenset({"cluster"})
-_KEYS_OF: Final[Mapping[Kind, frozenset[str]]] = {
-    "prometheus": frozenset(
-        {
-            *("headers_env", "bearer_token_env", "bearer_token_file", "username", "password_env", "password_file"),
-            *("ca_file", "cert_file", "key_file"),
-        }
-    ),
-    "metrics": frozenset({"at"}),
-    "samples": frozenset(),
-    "sacct": frozenset({"fields", "timezone"}),
-    "allocations": frozenset({"timezone"}),
-    "inventory": frozenset({"timezone"}),
-}
-
-
-class Source(_Model):
-    """Where measurements or records come from; one of the first six keys says what it is."""
-
-    prometheus: Text | None = None
-    """URL of a Prometheus, or of anything that speaks its HTTP API."""
-    metrics: Text | None = None
-    """Exposition text: `.prom` (timestamps in ms) or `.om` (OpenMetrics, in s), also `.gz`."""
-    samples: Text | None = None
-    """Parquet of the wide sample lake, as `gpuledger simulate` and recordings write it."""
-    sacct: Text | None = None
-    """Output of `sacct -P`, with its header line unless `fields` names the columns."""
-    allocations: Text | None = None
-    """CSV: start,end,gpus,device,model,tenant,workload,class."""
-    inventory: Text | None = None
-    """CSV: node,device,model,gpus,slots,owner,from,to."""
-    cluster: Text | None = None
-    """Cluster of what it yields; "default" where left out, and any cluster for allocations and inventory."""
-    at: Instant | None = None
-    """metrics: the time of samples that have none of their own."""
-    fields: Names | None = None
-    """sacct: columns of a file without a header line."""
-    timezone: Zone | None = None
-    """sacct, allocations, inventory: zone of its local times, where it isn't the file's."""
-    headers_env: Mapping[str, Text] = Field(default_factory=dict)
-    """prometheus: HTTP header → environment variable that holds its value."""
-    bearer_token_env: Text | None = None
-    """prometheus: environment variable that holds the bearer token."""
-    bearer_token_file: Text | None = None
-    """prometheus: file that holds the bearer token."""
-    username: Text | None = None
-    """prometheus: user of basic authentication."""
-    password_env: Text | None = None
-    """prometheus: environment variable that holds the password."""
-    password_file: Text | None = None
-    """prometheus: file that holds the password."""
-    ca_file: Text | None = None
-    """prometheus: certificates that its server is checked against."""
-    cert_file: Text | None = None
-    """prometheus: client certificate."""
-    key_file: Text | None = None
-    """prometheus: key of the client certificate."""
-
-    _folder: Path = PrivateAttr(default=Path())
-
-    def model_post_init(self, context: Any, /) -> None:
-        """Remember the folder that paths are relative to."""
-        if context:
-            self._folder = context["path"].absolute().parent
-
-    @model_validator(mode="before")
-    @classmethod
-    def _cluster_by_default(cls, values: Any, info: ValidationInfo) -> Any:
-        del info
-        if isinstance(values, dict) and "cluster" not in values and not {"allocations", "inventory"} & values.keys():
-            return {**values, "cluster": "default"}
-        return values
-
-    @model_validator(mode="after")
-    def _of_one_kind(self) -> Self:
-        kinds = [kind for kind in _KEYS_OF if getattr(self, kind) is not None]
-        if len(kinds) != 1:
-            found = " and ".join(kinds) or "none"
-            raise fault(f"expected exactly one of {', '.join(_KEYS_OF)}, found {found}", "make each source one entry")
-        stray = sorted(self.model_fields_set - _KEYS_OF[kinds[0]] - _SHARED_KEYS - {kinds[0]})
-        if stray:
-            raise fault(f"means nothing for a {kinds[0]} source", "take it out", key=stray[0])
-        if self.prometheus is not None:
-            self._check_address(self.prometheus)
-            self._check_sign_in()
-        return self
-
-    @property
-    def kind(self) -> Kind:
-        """Which of the six it is."""
-        return next(kind for kind in _KEYS_OF if getattr(self, kind) is not None)
-
-    @property
-    def written(self) -> str:
-        """The URL or path as the file has it: a name for messages that is the same in every folder."""
-        return str(getattr(self, self.kind))
-
-    @property
-    def location(self) -> str:
-        """The URL, or the absolute path."""
-        return self.written if self.kind == "prometheus" else str(self.path)
-
-    @property
-    def path(self) -> Path:
-        """The absolute path of a file source."""
-        return self.resolve(self.written)
-
-    def resolve(self, name: str) -> Path:
-        """A path of this source, relative to the configuration's folder."""
-        return self._folder.joinpath(name).absolute()
-
-    def _check_address(self, url: str) -> None:
-        try:
-            parts = urlsplit(url)
-            good = parts.scheme in {"http", "https"} and bool(parts.hostname)
-            secret = parts.username is not None
-            _ = parts.port
-        except ValueError:
-            good, secret = False, False
-        if secret:
-            raise fault("the URL holds a user", "use username with password_env or password_file", key="prometheus")
-        if not good:
-            raise fault(f"{url!r} is no URL", "write it as http://HOST:9090", key="prometheus")
-
-    def _check_sign_in(self) -> None:
-        for one, other in (
-            ("bearer_token_env", "bearer_token_file"),
-            ("password_env", "password_file"),
-            ("bearer_token_env", "username"),
-            ("bearer_token_file", "username"),
-        ):
-            if getattr(self, one) is not None and getattr(self, other) is not None:
-                raise fault(f"stands beside {one}, and only one can be used", "keep one of them", key=other)
-        has_password = self.password_env is not None or self.password_file is not None
-        if has_password and self.username is None:
-            raise fault("a password without `username`", "add username", key="username")
-        if self.username is not None and not has_password:
-            raise fault("a user without a password", "add password_env or password_file", key="username")
-        if (self.cert_file is None) != (self.key_file is None):
-            raise fault("a client certificate needs both cert_file and key_file", "add the other", key="cert_file")
-
-
-class Budget(_Model):
+class Budget(Section):
     """What a tenant means to spend in a month."""
 
     monthly: Amount | None = None
@@ -276,14 +131,14 @@ class Budget(_Model):
         return self
 
 
-class Quota(_Model):
+class Quota(Section):
     """What a tenant holds beyond it is class overflow."""
 
     gpus: Count | None = None
     """GPUs at one time."""
 
 
-class Tenant(_Model):
+class Tenant(Section):
     """Who pays. The first tenant in file order with a matching selector has the workload."""
 
     id: TenantId
@@ -313,11 +168,11 @@ class Tenant(_Model):
         return values
 
 
-class Rate(_Dated):
+class Rate(Dated):
     """Prices per GPU-hour. The first entry that matches model and time wins."""
 
-    model: Text
-    """Glob over the model, ignoring case."""
+    model: Glob
+    """Models that it prices."""
     on_demand: Amount
     """Price of class on_demand, and of each class without one of its own."""
     reserved: Amount | None = None
@@ -333,15 +188,15 @@ class Rate(_Dated):
         return self.on_demand if own is None else own
 
 
-class Reservation(_Model):
+class Reservation(Section):
     """GPUs that a tenant pays for over [from, to), used or not."""
 
     id: Text
     """Its name, once in the file."""
     tenant: Text
     """Id of the tenant that pays."""
-    model: Text = "*"
-    """Glob over the models that it takes, ignoring case."""
+    model: Glob = "*"
+    """Models that it takes."""
     gpus: PositiveCount
     """How many."""
     from_: Instant = Field(alias="from")
@@ -358,39 +213,39 @@ class Reservation(_Model):
         return self
 
 
-class Idle(_Model):
+class Idle(Section):
     """Who pays for capacity that nobody holds."""
 
     policy: Literal["platform", "proportional", "even", "owner"] = "platform"
     """platform: nobody; proportional: by usage; even: in equal parts; owner: who owns the dedicated device."""
 
 
-class Sharing(_Model):
+class Sharing(Section):
     """Devices shared by time slicing or MPS."""
 
     split: Literal["even", "memory", "utilization"] = "even"
     """By slices held; memory and utilization are estimates and say so."""
 
 
-class Mig(_Model):
+class Mig(Section):
     """MIG instances as parts of their card."""
 
     weight: Literal["max", "compute", "memory"] = "max"
     """max(compute, memory) scaled to one card, or one of the two."""
 
 
-class Attribution(_Model):
+class Attribution(Section):
     """How labels of samples become leases."""
 
     bridge: Duration = timedelta(minutes=30)
     """Longest hole in the samples bridged for an owner known by name alone."""
     flicker: Duration = timedelta(minutes=5)
     """Longest run of unlabelled samples bridged between two samples of one owner."""
-    exporter_pods: tuple[Text, ...] = ("*dcgm-exporter*", "*gpu-exporter*", "*gpuledger-exporter*")
-    """Globs of pods that hold nothing: the exporters' own."""
+    exporter_pods: tuple[Glob, ...] = ("*dcgm-exporter*", "*gpu-exporter*", "*gpuledger-exporter*")
+    """Pods that hold nothing: the exporters' own."""
 
 
-class Energy(_Model):
+class Energy(Section):
     """What energy costs and emits."""
 
     price_per_kwh: Amount | None = None
@@ -411,7 +266,7 @@ class Energy(_Model):
         return self
 
 
-class Overhead(_Model):
+class Overhead(Section):
     """A fixed monthly cost shared by all tenants."""
 
     name: Text
@@ -422,14 +277,14 @@ class Overhead(_Model):
     """In equal parts, or by usage."""
 
 
-class Sla(_Model):
+class Sla(Section):
     """What is given back."""
 
     credit_downtime: bool = False
     """Whether reserved GPUs that were down are credited at the reservation's rate."""
 
 
-class Window(_Model):
+class Window(Section):
     """What `replay` reports on, where it is no calendar period."""
 
     from_: Instant = Field(alias="from")
@@ -444,7 +299,7 @@ class Window(_Model):
         return self
 
 
-class Config(_Model):
+class Config(Section):
     """A whole gpuledger.yaml."""
 
     currency: Currency
@@ -462,7 +317,7 @@ class Config(_Model):
     reservations: tuple[Reservation, ...] = ()
     """GPUs paid for whether used or not."""
     spot: tuple[Selector, ...] = ()
-    """Which workloads are class spot."""
+    """Which workloads are class spot: selectors, as in `tenants.match`."""
     idle: Idle = Idle()
     """Who pays for capacity that nobody holds."""
     sharing: Sharing = Sharing()

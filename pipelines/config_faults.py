@@ -16,6 +16,7 @@ Fault = tuple[Location, str, str]
 _EXPECTED: Final = {
     "tuple_type": ("expected a list", 'put "- " before each entry'),
     "model_type": ("expected a mapping", "write `key: value` lines"),
+    "dict_type": ("expected a mapping", "write `key: value` lines"),
     "mapping_type": ("expected a mapping", "write `key: value` lines"),
     "string_type": ("expected text", "write it in quotes"),
     "string_too_short": ("an empty value", "write some text, or take the key out"),
@@ -48,10 +49,10 @@ def _faults(error: ValidationError, model: type[BaseModel]) -> Iterator[Fault]:
             case "missing":
                 yield at, "missing", f"add it{_EXAMPLES.get(str(at[-1]), '')}"
             case "extra_forbidden":
-                yield at, "unknown key", _nearest(str(at[-1]), _keys(at[:-1], model))
+                yield at, "unknown key", _nearest(str(at[-1]), _keys(at[:-1], model), "known here")
             case "literal_error":
                 allowed = [part.strip("'") for part in context["expected"].replace(" or ", ", ").split(", ")]
-                yield at, f"{item['input']!r} is none of {', '.join(allowed)}", _nearest(str(item["input"]), allowed)
+                yield at, f"{item['input']!r} is no choice here", _nearest(str(item["input"]), allowed, "write one of")
             case kind if kind in _EXPECTED:
                 yield at, *_EXPECTED[kind]
             case _:
@@ -69,17 +70,18 @@ def _keys(at: Location, model: type[BaseModel]) -> list[str]:
     for part in at:
         if isinstance(part, str):
             field = next(field for name, field in model.model_fields.items() if (field.alias or name) == part)
-            model = next(iter(_models(field.annotation)))
+            model = next(iter(models_in(field.annotation)))
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models that a field's annotation names, within tuples and optionals too."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for part in get_args(annotation):
-        yield from _models(part)
+        yield from models_in(part)
 
 
-def _nearest(word: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
+def _nearest(word: str, known: list[str], otherwise: str) -> str:
+    near = difflib.get_close_matches(word.lower(), known, n=1)
+    return f"did you mean {near[0]}?" if near else f"{otherwise}: {', '.join(known)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Final
@@ -149,17 +150,29 @@ def _plain(value: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-Text = Annotated[str, StringConstraints(min_length=1)]
-TenantId = Annotated[str, BeforeValidator(_tenant_id)]
-Currency = Annotated[str, BeforeValidator(_currency)]
-Amount = Annotated[Decimal, BeforeValidator(_amount), PlainSerializer(_plain, return_type=str)]
+@dataclass(frozen=True)
+class Written:
+    """How a value is written in the file: what the reference shows as its type."""
+
+    text: str
+
+
+Text = Annotated[str, StringConstraints(min_length=1), Written("text")]
+Glob = Annotated[str, StringConstraints(min_length=1), Written("glob")]
+TenantId = Annotated[str, BeforeValidator(_tenant_id), Written("id")]
+Currency = Annotated[str, BeforeValidator(_currency), Written("ISO 4217 code")]
+Amount = Annotated[
+    Decimal, BeforeValidator(_amount), PlainSerializer(_plain, return_type=str), Written("quoted decimal")
+]
 """A quoted decimal of zero or more: money, a rate, a factor."""
-Count = Annotated[int, BeforeValidator(_count)]
-PositiveCount = Annotated[int, BeforeValidator(_positive_count)]
-Duration = Annotated[timedelta, BeforeValidator(_duration)]
-Instant = Annotated[datetime, BeforeValidator(_instant)]
+Count = Annotated[int, BeforeValidator(_count), Written("whole number")]
+PositiveCount = Annotated[int, BeforeValidator(_positive_count), Written("whole number, 1 or more")]
+Duration = Annotated[timedelta, BeforeValidator(_duration), Written("duration")]
+Instant = Annotated[datetime, BeforeValidator(_instant), Written("time")]
 """An aware datetime in UTC; without an offset it was local to the file's `timezone`."""
-Day = Annotated[date, BeforeValidator(_day)]
-Zone = Annotated[ZoneInfo, BeforeValidator(_zone), PlainSerializer(lambda zone: zone.key, return_type=str)]
-Names = Annotated[tuple[Text, ...], BeforeValidator(_names)]
+Day = Annotated[date, BeforeValidator(_day), Written("day")]
+Zone = Annotated[
+    ZoneInfo, BeforeValidator(_zone), PlainSerializer(lambda zone: zone.key, return_type=str), Written("IANA time zone")
+]
+Names = Annotated[tuple[Text, ...], BeforeValidator(_names), Written("list of text, or one comma-separated text")]
 """A list of text, or one comma-separated text."""

@@ -45,19 +45,16 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], dict[Location, int]]:
         what = f"byte 0x{raw[error.start]:02x} is not UTF-8"
         raise ConfigError(f"{path}:{line}", what, "save the file as UTF-8") from None
 
-    loader = _Loader(text)
     reading = _Reading(path)
     try:
-        node = loader.get_single_node()
-        if node is None:
-            raise ConfigError(str(path), "the file is empty", "write at least `currency: USD`")
-        content = reading.value(node, ())
+        node = yaml.compose(text, Loader=_Loader)
+        content = None if node is None else reading.value(node, ())
     except yaml.YAMLError as error:
         raise _syntax_error(path, text, error) from None
     except RecursionError:
         raise ConfigError(str(path), "nested too deeply", "flatten the lists and mappings") from None
-    finally:
-        loader.dispose()
+    if content is None:
+        raise ConfigError(str(path), "the file is empty", "write at least `currency: USD`")
     if not isinstance(content, dict):
         raise ConfigError(f"{path}:1", "expected a mapping at the top", "write `key: value` lines")
     return content, reading.lines
@@ -150,11 +147,13 @@ def key_path(at: Location) -> str:
 
 
 def _syntax_error(path: Path, text: str, error: yaml.YAMLError) -> ConfigError:
+    mend = "look there, and just above, for a missing quote, colon or bracket, or a tab"
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         line = error.problem_mark.line + 1
-        what = " ".join(f"not YAML: {error.problem or 'syntax error'}".split())
+        what = error.problem or "syntax error"
+        if isinstance(error, yaml.composer.ComposerError):
+            what, mend = what.removeprefix("but "), "keep one document, and each alias below its anchor"
     else:
-        position = getattr(error, "position", 0)
-        line = text.count("\n", 0, position) + 1
-        what = f"not YAML: {getattr(error, 'reason', 'syntax error')}"
-    return ConfigError(f"{path}:{line}", what, "look for a missing quote, colon, bracket or a tab")
+        line = text.count("\n", 0, getattr(error, "position", 0)) + 1
+        what = getattr(error, "reason", "syntax error")
+    return ConfigError(f"{path}:{line}", f"not YAML: {' '.join(what.split())}", mend)

@@ -1,0 +1,154 @@
+"""One source of the configuration: what it is, where it lies, how to sign in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from pipelines.config_scalars import Instant, Names, Text, Zone, fault
+from pipelines.config_section import Section
+
+Kind = Literal["prometheus", "metrics", "samples", "sacct", "allocations", "inventory"]
+_SHARED_KEYS: Final = frozenset({"cluster"})
+_KEYS_OF: Final[Mapping[Kind, frozenset[str]]] = {
+    "prometheus": frozenset(
+        {
+            *("headers_env", "bearer_token_env", "bearer_token_file", "username", "password_env", "password_file"),
+            *("ca_file", "cert_file", "key_file"),
+        }
+    ),
+    "metrics": frozenset({"at"}),
+    "samples": frozenset(),
+    "sacct": frozenset({"fields", "timezone"}),
+    "allocations": frozenset({"timezone"}),
+    "inventory": frozenset({"timezone"}),
+}
+
+
+class Source(Section):
+    """Where measurements or records come from; one of the first six keys says what it is."""
+
+    prometheus: Text | None = None
+    """URL of a Prometheus, or of anything that speaks its HTTP API."""
+    metrics: Text | None = None
+    """Exposition text: `.prom` (timestamps in ms) or `.om` (OpenMetrics, in s), also `.gz`."""
+    samples: Text | None = None
+    """Parquet of the wide sample lake, as `gpuledger simulate` and recordings write it."""
+    sacct: Text | None = None
+    """Output of `sacct -P`, with its header line unless `fields` names the columns."""
+    allocations: Text | None = None
+    """CSV: start,end,gpus,device,model,tenant,workload,class."""
+    inventory: Text | None = None
+    """CSV: node,device,model,gpus,slots,owner,from,to."""
+    cluster: Text | None = None
+    """Cluster of what it yields; "default" where left out, and any cluster for allocations and inventory."""
+    at: Instant | None = None
+    """metrics: the time of samples that have none of their own."""
+    fields: Names | None = None
+    """sacct: columns of a file without a header line."""
+    timezone: Zone | None = None
+    """sacct, allocations, inventory: zone of its local times, where it isn't the file's."""
+    headers_env: Mapping[str, Text] = Field(default_factory=dict)
+    """prometheus: HTTP header → environment variable that holds its value."""
+    bearer_token_env: Text | None = None
+    """prometheus: environment variable that holds the bearer token."""
+    bearer_token_file: Text | None = None
+    """prometheus: file that holds the bearer token."""
+    username: Text | None = None
+    """prometheus: user of basic authentication."""
+    password_env: Text | None = None
+    """prometheus: environment variable that holds the password."""
+    password_file: Text | None = None
+    """prometheus: file that holds the password."""
+    ca_file: Text | None = None
+    """prometheus: certificates that its server is checked against."""
+    cert_file: Text | None = None
+    """prometheus: client certificate."""
+    key_file: Text | None = None
+    """prometheus: key of the client certificate."""
+
+    _folder: Path = PrivateAttr(default=Path())
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Remember the folder that paths are relative to."""
+        if context:
+            self._folder = context["path"].absolute().parent
+
+    @model_validator(mode="before")
+    @classmethod
+    def _cluster_by_default(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "cluster" not in values and not {"allocations", "inventory"} & values.keys():
+            return {**values, "cluster": "default"}
+        return values
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> Self:
+        kinds = [kind for kind in _KEYS_OF if getattr(self, kind) is not None]
+        if len(kinds) != 1:
+            found = " and ".join(kinds) or "none"
+            raise fault(f"expected exactly one of {', '.join(_KEYS_OF)}, found {found}", "make each source one entry")
+        stray = sorted(self.model_fields_set - _KEYS_OF[kinds[0]] - _SHARED_KEYS - {kinds[0]})
+        if stray:
+            raise fault(f"means nothing for a {kinds[0]} source", "take it out", key=stray[0])
+        if self.prometheus is not None:
+            self._check_address(self.prometheus)
+            self._check_sign_in()
+        return self
+
+    @property
+    def kind(self) -> Kind:
+        """Which of the six it is."""
+        return next(kind for kind in _KEYS_OF if getattr(self, kind) is not None)
+
+    @property
+    def written(self) -> str:
+        """The URL or path as the file has it: a name for messages that is the same in every folder."""
+        return str(getattr(self, self.kind))
+
+    @property
+    def location(self) -> str:
+        """The URL, or the absolute path."""
+        return self.written if self.kind == "prometheus" else str(self.path)
+
+    @property
+    def path(self) -> Path:
+        """The absolute path of a file source."""
+        return self.resolve(self.written)
+
+    def resolve(self, name: str) -> Path:
+        """A path of this source, relative to the configuration's folder."""
+        return self._folder.joinpath(name).absolute()
+
+    def _check_address(self, url: str) -> None:
+        try:
+            parts = urlsplit(url)
+            good = parts.scheme in {"http", "https"} and bool(parts.hostname)
+            secret = parts.username is not None
+            _ = parts.port
+        except ValueError:
+            good, secret = False, False
+        if secret:
+            raise fault("the URL holds a user", "use username with password_env or password_file", key="prometheus")
+        if not good:
+            raise fault(f"{url!r} is no URL", "write it as http://HOST:9090", key="prometheus")
+
+    def _check_sign_in(self) -> None:
+        for one, other in (
+            ("bearer_token_env", "bearer_token_file"),
+            ("password_env", "password_file"),
+            ("bearer_token_env", "username"),
+            ("bearer_token_file", "username"),
+        ):
+            if getattr(self, one) is not None and getattr(self, other) is not None:
+                raise fault(f"stands beside {one}, and only one can be used", "keep one of them", key=other)
+        has_password = self.password_env is not None or self.password_file is not None
+        if has_password and self.username is None:
+            raise fault("a password without `username`", "add username", key="username")
+        if self.username is not None and not has_password:
+            raise fault("a user without a password", "add password_env or password_file", key="username")
+        if (self.cert_file is None) != (self.key_file is None):
+            raise fault("a client certificate needs both cert_file and key_file", "add the other", key="cert_file")
