@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
@@ -73,8 +74,8 @@ class Daemon:
             self._stopped.wait(max(self._every_seconds - took, 0))
 
 
-def serve_metrics(listen: str, registry: CollectorRegistry) -> None:
-    """Serve ``/metrics`` at ``HOST:PORT``.
+def serve_metrics(listen: str, registry: CollectorRegistry) -> WSGIServer:
+    """Serve ``/metrics`` at ``HOST:PORT`` from a thread of its own; returns the server.
 
     Raises:
         UsageError: the address is none, or can't be had.
@@ -83,6 +84,7 @@ def serve_metrics(listen: str, registry: CollectorRegistry) -> None:
     if not port.isdecimal() or int(port) > 65535:
         raise UsageError(f"--listen {listen}: expected HOST:PORT; write it as 127.0.0.1:9837")
     try:
-        start_http_server(int(port), addr=host.strip("[]") or "127.0.0.1", registry=registry)
+        server, _thread = start_http_server(int(port), addr=host.strip("[]") or "127.0.0.1", registry=registry)
     except OSError as error:
         raise UsageError(f"--listen {listen}: {error.strerror}; choose another with --listen HOST:PORT") from None
+    return server

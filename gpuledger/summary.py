@@ -39,7 +39,7 @@ def _heading(report: Json) -> list[str]:
     period = report["period"]
     zone = ZoneInfo(period["timezone"])
     start, end, as_of = (_local(text, zone) for text in (period["from"], period["to"], report["as_of"]))
-    return [f"{start} to {end} ({period['timezone']}), as of {as_of}"]
+    return [f"{start} to {end} ({period['timezone']})", f"as of {as_of}"]
 
 
 def _money(report: Json) -> list[str]:
@@ -140,7 +140,7 @@ def _findings(report: Json, width: int) -> list[str]:
     findings = report["findings"]
     if not findings:
         return ["Findings: none"]
-    rows = [[f"  {f['code']}", f"{f['count']:,}", f["detail"] or ""] for f in findings]
+    rows = [[f"  {f['code']}", f"{f['count']:,}", " ".join((f["detail"] or "").split())] for f in findings]
     return ["Findings", *(line if len(line) <= width else line[: width - 1] + "…" for line in align(rows, left={0, 2}))]
 
 

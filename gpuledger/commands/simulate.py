@@ -1,0 +1,30 @@
+"""``gpuledger simulate``: a fleet that never was, with its ground truth."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from exporter.errors import UsageError
+from gpuledger import options
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the fleet's size, the length, the seed and the folder."""
+    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder to write; made where absent")
+    parser.add_argument("--gpus", metavar="N", type=int, default=64, help="GPUs (default: %(default)s)")
+    parser.add_argument("--days", metavar="D", type=int, default=30, help="days (default: %(default)s)")
+    parser.add_argument("--seed", metavar="S", type=int, default=1, help="same seed, same fleet (default: 1)")
+    options.add_example(parser, "gpuledger simulate --gpus 128 --days 7 --seed 3 --out fleet", "gpuledger replay fleet")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the replay directory and its truth.json."""
+    for name in ("gpus", "days"):
+        if getattr(arguments, name) < 1:
+            raise UsageError(f"--{name} {getattr(arguments, name)}: expected 1 or more")
+    from pipelines.simulate import simulate
+
+    simulate(arguments.out, gpus=arguments.gpus, days=arguments.days, seed=arguments.seed)
+    options.note(f"wrote {arguments.out}; look at it with: gpuledger replay {arguments.out}")
+    return 0
