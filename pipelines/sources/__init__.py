@@ -1,1 +1,50 @@
-"""Adapters: each kind of source read into the tidy tables of `pipelines.tables`, and nothing else."""
+"""Adapters: each kind of source read into the tidy tables of `pipelines.tables`, and nothing else.
+
+A new source is one file here and one line in ``read``.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pipelines.sources.allocations import read_allocations
+from pipelines.sources.exposition import read_exposition
+from pipelines.sources.inventory import read_inventory
+from pipelines.sources.prometheus import read_prometheus
+from pipelines.sources.sacct import read_sacct
+from pipelines.sources.sample_parquet import read_samples
+from pipelines.tables import Batch
+
+if TYPE_CHECKING:
+    from pipelines.config import Config, Kind, Source
+
+__all__ = ["read"]
+
+
+def read(source: Source, config: Config, window: tuple[datetime, datetime] | None = None) -> Batch:
+    """What one source of the configuration holds.
+
+    Args:
+        window: what of a live Prometheus is read, [start, end); None: all that it has. Files are read whole,
+            because what holds a device at the window's edge is known from what lies beyond it.
+
+    Raises:
+        SourceError: the source can't be read. Bad lines, rows and values are findings instead.
+    """
+    zone = source.timezone or config.timezone
+    cluster = source.cluster or "default"
+    kind: Kind = source.kind
+    match kind:
+        case "metrics":
+            return read_exposition(source.path, cluster=cluster, at=source.at, name=source.written)
+        case "samples":
+            return read_samples(source.path, cluster=cluster, name=source.written)
+        case "sacct":
+            return read_sacct(source.path, cluster=cluster, zone=zone, fields=source.fields, name=source.written)
+        case "allocations":
+            return read_allocations(source.path, cluster=source.cluster, zone=zone, name=source.written)
+        case "inventory":
+            return read_inventory(source.path, cluster=source.cluster, zone=zone, name=source.written)
+        case "prometheus":
+            return read_prometheus(source, window)

@@ -16,7 +16,7 @@ from pipelines.tables import Batch
 _OPENMETRICS_SUFFIX: Final = ".om"
 
 
-def read_exposition(path: Path, *, cluster: str, at: datetime | None = None) -> Batch:
+def read_exposition(path: Path, *, cluster: str, at: datetime | None = None, name: str | None = None) -> Batch:
     """The samples of one file; what can't be read of it is counted and the rest kept.
 
     ``.om`` and ``.om.gz`` are OpenMetrics (timestamps in seconds), every other name is Prometheus text (ms).
@@ -24,11 +24,12 @@ def read_exposition(path: Path, *, cluster: str, at: datetime | None = None) -> 
     Args:
         cluster: name of the cluster that the samples are of.
         at: the time of samples without a timestamp.
+        name: what findings call the file.
 
     Raises:
         SourceError: the file can't be read, or none of its samples has a time.
     """
-    tally = Tally(path.name)
+    tally = Tally(name or path.name)
     observations = Observations(tally, cluster)
     openmetrics = path.name.removesuffix(".gz").endswith(_OPENMETRICS_SUFFIX)
     reader = TextReader(observations, tally, openmetrics=openmetrics, at=at)

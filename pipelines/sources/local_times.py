@@ -48,7 +48,9 @@ def resolve_spans(start: pl.DataFrame, end: pl.DataFrame, elapsed: pl.Series) ->
             "took": elapsed.cast(pl.Int64) * 1000,
         }
     )
-    if (pairs["s0"] == pairs["s1"]).fill_null(value=True).all() and (pairs["e0"] == pairs["e1"]).fill_null(value=True).all():
+    if (pairs["s0"] == pairs["s1"]).fill_null(value=True).all() and (pairs["e0"] == pairs["e1"]).fill_null(
+        value=True
+    ).all():
         return pairs["s0"].alias("start"), pairs["e0"].alias("end")
     choices = (("s0", "e0"), ("s0", "e1"), ("s1", "e1"), ("s1", "e0"))
     lasted = [(pl.col(e) - pl.col(s)).dt.total_milliseconds() for s, e in choices]

@@ -5,33 +5,35 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# `gres/gpu:a100=2` of TRES; gres/gpumem and gres/gpuutil are no GPUs, and neither are shards.
-_TRES: Final = re.compile(r"gres/gpu(?::([^=,]+))?=(\d+)", re.ASCII)
-# `gpu:a100:2(S:0-1)`, `gres:gpu:2` of AllocGRES before Slurm 21.
-_GRES: Final = re.compile(r"(?:gres[:/])?gpu(?::([A-Za-z_][^:,(=]*))?[:=](\d+)(?:\([^)]*\))?", re.ASCII)
+# `gres/gpu:a100=2` and `gres/gpu=2` of TRES; gres/gpumem, gres/gpuutil and gres/shard are no GPUs.
+_TRES: Final = re.compile(r"gres/gpu(?::([^=]+))?=(\d+)", re.ASCII)
+# `gpu:a100:2(S:0-1)` of AllocGRES.
+_GRES: Final = re.compile(r"gpu(?::([^:(=]*[^\d:(=][^:(=]*))?:(\d+)(?:\([^)]*\))?", re.ASCII)
+_GPU_ENTRY: Final = re.compile(r"(?:gres/)?gpu[:=]")
+_COMMA: Final = re.compile(r",(?![^(]*\))")  # none of those in `(IDX:0,3)`
 
 
 def gpus_by_type(text: str) -> dict[str | None, int]:
     """How many GPUs of each type a TRES or GRES text names; None is the type that it leaves open.
 
-    The plain entry counts all GPUs, the typed ones are part of it: what they leave of it is of unknown type.
+    The plain entry counts all GPUs and the typed ones are part of it: what they leave of it is of unknown type.
+
+    Raises:
+        ValueError: an entry for GPUs has no count.
     """
-    found = _TRES.findall(text)
-    if not found and "gres/gpu" not in text:
-        found = [pair for entry in _entries(text) if (match := _GRES.fullmatch(entry)) for pair in [match.groups("")]]
     typed: dict[str | None, int] = {}
     plain = 0
-    for kind, count in found:
-        if kind:
-            typed[kind] = typed.get(kind, 0) + int(count)
+    for entry in map(str.strip, _COMMA.split(text)):
+        if not _GPU_ENTRY.match(entry):
+            continue
+        match = _TRES.fullmatch(entry) or _GRES.fullmatch(entry)
+        if match is None:
+            raise ValueError("GPU entry without a count")
+        if match[1]:
+            typed[match[1]] = typed.get(match[1], 0) + int(match[2])
         else:
-            plain += int(count)
+            plain += int(match[2])
     rest = plain - sum(typed.values())
     if rest > 0:
         typed[None] = rest
     return {kind: count for kind, count in typed.items() if count}
-
-
-def _entries(text: str) -> list[str]:
-    """The entries of a comma-separated list whose parentheses may hold commas."""
-    return [entry.strip() for entry in re.split(r",(?![^(]*\))", text)]
