@@ -38,7 +38,13 @@ def config_error(
 
 
 def _faults(error: ValidationError, model: type[BaseModel]) -> Iterator[Fault]:
-    for item in error.errors(include_url=False):
+    items = error.errors(include_url=False)
+    misspelt = {
+        (*at[:-1], near)
+        for at in (item["loc"] for item in items if item["type"] == "extra_forbidden")
+        if (near := _near(str(at[-1]), _keys(at[:-1], model)))
+    }
+    for item in items:
         at: Location = tuple(item["loc"])
         context: dict[str, Any] = item.get("ctx", {})
         match item["type"]:
@@ -47,12 +53,14 @@ def _faults(error: ValidationError, model: type[BaseModel]) -> Iterator[Fault]:
             case "faults":
                 yield from context["faults"]
             case "missing":
-                yield at, "missing", f"add it{_EXAMPLES.get(str(at[-1]), '')}"
+                if at not in misspelt:
+                    yield at, "missing", f"add it{_EXAMPLES.get(str(at[-1]), '')}"
             case "extra_forbidden":
-                yield at, "unknown key", _nearest(str(at[-1]), _keys(at[:-1], model), "known here")
+                yield at, "unknown key", _suggestion(str(at[-1]), _keys(at[:-1], model), "known here")
             case "literal_error":
                 allowed = [part.strip("'") for part in context["expected"].replace(" or ", ", ").split(", ")]
-                yield at, f"{item['input']!r} is no choice here", _nearest(str(item["input"]), allowed, "write one of")
+                written = str(item["input"])
+                yield at, f"{written!r} is no choice here", _suggestion(written, allowed, "write one of")
             case kind if kind in _EXPECTED:
                 yield at, *_EXPECTED[kind]
             case _:
@@ -82,6 +90,10 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from models_in(part)
 
 
-def _nearest(word: str, known: list[str], otherwise: str) -> str:
-    near = difflib.get_close_matches(word.lower(), known, n=1)
-    return f"did you mean {near[0]}?" if near else f"{otherwise}: {', '.join(known)}"
+def _suggestion(word: str, known: list[str], otherwise: str) -> str:
+    near = _near(word, known)
+    return f"did you mean {near}?" if near else f"{otherwise}: {', '.join(known)}"
+
+
+def _near(word: str, known: list[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(word.lower(), known, n=1)), None)

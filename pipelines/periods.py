@@ -53,9 +53,9 @@ def parse_period(text: str, zone: ZoneInfo) -> Period:
         UsageError: the text is none of these, or the zone skipped that day.
     """
     try:
-        year, month, day = (int(part) if part else 0 for part in _matched(_PERIOD, text).groups())
-        first = date(year, month or 1, day or 1)
-        after = first + timedelta(days=1) if day else _next_month(first) if month else date(year + 1, 1, 1)
+        year, month, day = _matched(_PERIOD, text).groups()
+        first = date(int(year), int(month or 1), int(day or 1))
+        after = first + timedelta(days=1) if day else _next_month(first) if month else date(int(year) + 1, 1, 1)
         start, end = local_midnight(first, zone), local_midnight(after, zone)
     except (ValueError, OverflowError):
         raise UsageError(
