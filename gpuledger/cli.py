@@ -21,14 +21,11 @@ from exporter.errors import GpuLedgerError
 
 COMMANDS: Final = {
     "demo": "replay the demo fleet into a ledger of its own and show where the money went",
-    "exporter": "serve this node's GPU metrics to Prometheus",
     "run": "bring the ledger up to date: ingest, roll up, rate, publish",
     "import": "load files into the ledger",
     "replay": "report on a folder of recordings, in a throw-away ledger",
     "report": "report from the configured ledger",
     "simulate": "make a simulated fleet with its ground truth, as a replay directory",
-    "dashboards": "build or check the Grafana dashboards",
-    "alerts": "build or check the Prometheus rules and the Alertmanager configuration",
     "app": "serve the web app",
     "check": "check the configuration",
     "doctor": "check environment, sources, permissions and freshness, each with its mend",
