@@ -179,4 +179,4 @@ def _missing_module(name: str) -> str:
     extras = {"altair": "app", "pandas": "app", "streamlit": "app", "grafanalib": "dashboards"}
     top = name.partition(".")[0]
     extra = extras.get(top, "pipelines")
-    return f"this needs the Python module {top!r}, which is not installed: pip install 'gpuledger[{extra}]'"
+    return f"this needs the Python module {top!r}, which is not installed: install gpuledger[{extra}]"

@@ -75,7 +75,7 @@ def _extras() -> Iterator[Outcome]:
     for extra, modules in EXTRAS.items():
         missing = [module for module in modules if find_spec(module) is None]
         if missing:
-            needed = f"needed for more than the exporter: pip install 'gpuledger[{extra}]'"
+            needed = f"needed for more than the exporter: install gpuledger[{extra}]"
             yield Outcome("note", f"extra {extra}", f"{', '.join(missing)} not installed", needed)
         else:
             yield Outcome("ok", f"extra {extra}", "installed")

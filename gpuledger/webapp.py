@@ -48,7 +48,7 @@ def serve(config: Path, *, address: str = LOOPBACK, port: int = DEFAULT_PORT) ->
         UsageError: the port is in use or can't be had.
     """
     if find_spec("streamlit") is None:
-        raise WorkError("the app needs Streamlit, which is not installed; pip install 'gpuledger[app]'")
+        raise WorkError("the app needs Streamlit, which is not installed; install gpuledger[app]")
     if not _is_free(address, port):
         raise UsageError(f"--port {port}: cannot listen there on {address}; choose another with --port N")
     command = streamlit_command(_script(), address=address, port=port)
