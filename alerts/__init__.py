@@ -1,0 +1,1 @@
+"""Prometheus rules, Alertmanager configuration and runbooks, generated from the catalogue."""

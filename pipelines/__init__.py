@@ -1,0 +1,1 @@
+"""From samples and leases to money: sources, quality, leases, roll-up, rating, ledger, publishing."""

@@ -41,11 +41,11 @@ def run(arguments: argparse.Namespace) -> int:
     run_once(config)
     options.print_report(report(config, start=None, end=None, period=None, tenant=None), json=False)
     print(f"\nEvery command works there: gpuledger report --config {config.path}", flush=True)
-    if arguments.no_serve:
-        return 0
-    port = webapp.free_port() if arguments.port is None else arguments.port
-    options.note(f"serving http://{webapp.LOOPBACK}:{port}  (Ctrl-C ends it)")
-    webapp.serve(config.path, port=port)
+    if not arguments.no_serve:
+        port = webapp.free_port() if arguments.port is None else arguments.port
+        options.note(f"serving http://{webapp.LOOPBACK}:{port}  (Ctrl-C ends it)")
+        webapp.serve(config.path, port=port)
+    return 0
 
 
 def clear(folder: Path) -> None:
