@@ -1,0 +1,184 @@
+"""Scrapes → how long each value stands, and whether it can be believed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from pipelines.quality import Scrapes
+from pipelines.streams import reach_of
+from pipelines.tables import Finding
+
+FROZEN_SCRAPES: Final = 5
+FROZEN_MS: Final = 180_000
+CONTRADICTION_MS: Final = 3_600_000
+PPB: Final = 1_000_000_000  # ratios are summed as whole billionths, so that hours × ratio stay exact
+
+RATIOS: Final = ("busy", "sm_active_ratio", "tensor_active_ratio", "dram_active_ratio")
+
+
+@dataclass(frozen=True)
+class Observations:
+    """What is known of some cards, as intervals in ms.
+
+    Attributes:
+        timeline: ``dev``, ``t``, ``reach``, ``node``: each scrape of a device and until when it stands.
+        presence: ``dev``, ``start``, ``end``: where a device was observed, joined where contiguous.
+        hulls: ``card``, ``start``, ``end``: from a card's first sample to its last one's reach.
+        busy: ``dev``, ``start``, ``end``, ``busy`` and the other RATIOS as whole billionths (Int64, null: not known).
+        energy: ``card``, ``start``, ``end``, ``watts``: mean power of a board between two readings.
+        findings: what was found wrong.
+    """
+
+    timeline: pl.DataFrame
+    presence: pl.DataFrame
+    hulls: pl.DataFrame
+    busy: pl.DataFrame
+    energy: pl.DataFrame
+    findings: list[Finding]
+
+
+def observe(scrapes: Scrapes, interval_ms: int | None) -> Observations:
+    """Return what the scrapes show."""
+    findings = list(scrapes.findings)
+    card_of = scrapes.devices.select("dev", "card")
+    timeline = _with_reach(scrapes.timeline, "dev", interval_ms)
+    _count_gaps(timeline, findings)
+    frozen = _frozen(scrapes.board, findings)
+    timeline = _mark_frozen(timeline.join(card_of, on="dev").sort("dev", "t"), frozen)
+    board = _mark_frozen(scrapes.board, frozen)
+    return Observations(
+        timeline=timeline.select("dev", "t", "reach", "node"),
+        presence=joined(timeline.filter(~pl.col("frozen")).select("dev", start="t", end="reach"), ["dev"]),
+        hulls=timeline.group_by("card").agg(start=pl.col("t").min(), end=pl.col("reach").max()).sort("card"),
+        busy=_busy(_mark_frozen(scrapes.series.join(card_of, on="dev").sort("dev", "t"), frozen), interval_ms, findings),
+        energy=_energy(board, interval_ms, findings),
+        findings=findings,
+    )
+
+
+def joined(intervals: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    """Join intervals (``start``, ``end``) of one key that touch or overlap."""
+    ordered = intervals.sort(*key, "start")
+    before = pl.col("end").cum_max().shift(1).over(key)
+    island = (before.is_null() | (pl.col("start") > before)).cum_sum().alias("island")
+    return (
+        ordered.with_columns(island)
+        .group_by(*key, "island")
+        .agg(pl.col("start").min(), pl.col("end").max())
+        .sort(*key, "start")
+        .drop("island")
+    )
+
+
+def _with_reach(frame: pl.DataFrame, key: str, interval_ms: int | None) -> pl.DataFrame:
+    """Add ``reach`` to a frame sorted by `key` and ``t``, one row per key and time."""
+    keys, times = frame[key].to_numpy(), frame["t"].to_numpy()
+    reach = np.empty(len(times), np.int64)
+    edges = np.flatnonzero(np.diff(keys)) + 1
+    for first, last in zip([0, *edges], [*edges, len(times)], strict=True):
+        if last > first:
+            reach[first:last] = reach_of(times[first:last], interval_ms)
+    return frame.with_columns(pl.Series("reach", reach, pl.Int64))
+
+
+def _count_gaps(timeline: pl.DataFrame, findings: list[Finding]) -> None:
+    holes = timeline.select(((pl.col("t").shift(-1).over("dev") - pl.col("reach")) > 0).sum()).item()
+    if holes:
+        findings.append(Finding("gap", holes, f"{holes} holes in the samples of devices"))
+
+
+def _frozen(board: pl.DataFrame, findings: list[Finding]) -> pl.DataFrame:
+    """Return where a board's readings stand still: ``card``, ``start``, ``end`` (first and last repeated sample).
+
+    An energy counter that has moved before can't stand still while the card draws power.
+    """
+    counter = board.filter(pl.col("energy_joules_total").is_not_null()).select(
+        "card", "t", "energy_joules_total", powered=(pl.col("power_watts") > 0).fill_null(value=False)
+    )
+    previous = pl.col("energy_joules_total").shift(1).over("card")
+    stood = (pl.col("energy_joules_total") == previous).fill_null(value=False)
+    rows = counter.with_columns(
+        since=pl.col("t").shift(1).over("card"),
+        stood=stood & pl.col("powered"),
+        moved=(~stood & previous.is_not_null()).cum_sum().over("card") > 0,
+    ).with_columns(run=(~pl.col("stood")).cum_sum().over("card"))
+    runs = (
+        rows.filter(pl.col("stood") & pl.col("moved"))
+        .group_by("card", "run")
+        .agg(start=pl.col("t").min(), end=pl.col("t").max(), since=pl.col("since").min(), scrapes=pl.len())
+        .filter((pl.col("scrapes") >= FROZEN_SCRAPES) & (pl.col("end") - pl.col("since") >= FROZEN_MS))
+        .select("card", "start", "end")
+        .sort("card", "start")
+    )
+    if runs.height:
+        findings.append(Finding("frozen_series", runs.height, f"{runs.height} times a card's readings stood still"))
+    return runs
+
+
+def _mark_frozen(frame: pl.DataFrame, frozen: pl.DataFrame) -> pl.DataFrame:
+    if not frozen.height:
+        return frame.with_columns(frozen=pl.lit(value=False))
+    spans = frozen.select("card", "start", frozen_until="end").sort("start")
+    marked = frame.with_row_index("order").sort("t").join_asof(
+        spans, left_on="t", right_on="start", by="card", strategy="backward", check_sortedness=False
+    )
+    return (
+        marked.with_columns(frozen=(pl.col("t") <= pl.col("frozen_until")).fill_null(value=False))
+        .sort("order")
+        .drop("order", "start", "frozen_until")
+    )
+
+
+def _busy(series: pl.DataFrame, interval_ms: int | None, findings: list[Finding]) -> pl.DataFrame:
+    """Decide each device's busy ratio over time: the engine's activity, else GPU_UTIL."""
+    rows = _with_reach(series.filter(pl.col("busy_seen")), "dev", interval_ms)
+    engine, util = pl.col("engine_active_ratio"), pl.col("gpu_util_ratio")
+    against = ((engine == 0) & (util > 0)).fill_null(value=False)
+    rows = rows.with_columns(against=against, run=(against != against.shift(1).over("dev")).fill_null(value=True).cum_sum().over("dev"))
+    runs = (
+        rows.filter(pl.col("against"))
+        .group_by("dev", "run")
+        .agg(lasts=pl.col("reach").max() - pl.col("t").min())
+        .filter(pl.col("lasts") >= CONTRADICTION_MS)
+        .select("dev", "run", contradicted=pl.lit(value=True))
+    )
+    if runs.height:
+        findings.append(
+            Finding("contradicting_series", runs.height, "engine activity is 0 for an hour while GPU_UTIL is above: the latter counts")
+        )
+    rows = rows.join(runs, on=["dev", "run"], how="left", maintain_order="left")
+    busy = pl.when(pl.col("contradicted").fill_null(value=False)).then(util).otherwise(pl.coalesce(engine, util))
+    observed = ~pl.col("frozen")
+    return rows.with_columns(busy=busy).select(
+        "dev",
+        start="t",
+        end="reach",
+        *(pl.when(observed).then((pl.col(c) * PPB).round().cast(pl.Int64)).alias(c) for c in RATIOS),
+        memory_used_bytes=pl.when(observed).then(pl.col("memory_used_bytes")),
+    )
+
+
+def _energy(board: pl.DataFrame, interval_ms: int | None, findings: list[Finding]) -> pl.DataFrame:
+    """Spread each counter's increase evenly between its two samples; without a counter, take power × time."""
+    live = board.filter(~pl.col("frozen"))
+    counter = live.filter(pl.col("energy_joules_total").is_not_null()).sort("card", "t")
+    following = pl.col("energy_joules_total").shift(-1).over("card")
+    pairs = counter.select(
+        "card",
+        start="t",
+        end=pl.col("t").shift(-1).over("card"),
+        increase=following - pl.col("energy_joules_total"),
+        after=following,
+    ).filter(pl.col("end").is_not_null())
+    resets = pairs.filter(pl.col("increase") < 0).height
+    if resets:
+        findings.append(Finding("counter_reset", resets, f"{resets} times an energy counter started again from its new value"))
+    joules = pl.when(pl.col("increase") < 0).then("after").otherwise("increase")
+    metered = pairs.select("card", "start", "end", watts=joules / (pl.col("end") - pl.col("start")) * 1000)
+    unmetered = live.filter(pl.col("power_seen")).join(counter.select("card").unique(), on="card", how="anti").sort("card", "t")
+    powered = _with_reach(unmetered, "card", interval_ms).select("card", start="t", end="reach", watts="power_watts")
+    return pl.concat([metered, powered.filter(pl.col("watts").is_not_null())]).sort("card", "start")

@@ -1,0 +1,195 @@
+"""Who held a device, from the labels on its samples.
+
+Consecutive scrapes that name one set of owners are a run; leases are runs joined over the holes and flickers that
+the configuration allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+import polars as pl
+
+from pipelines.leases import Lease, workload_name
+from pipelines.observations import Observations
+from pipelines.quality import Scrapes
+
+SOMEBODY_ELSE: Final = -1  # a scheduler's workload: it ends a labelled lease as any other owner does
+
+
+@dataclass(frozen=True)
+class Bridging:
+    """How long a lease goes on without being named, in ms."""
+
+    hole_ms: int
+    flicker_ms: int
+
+
+@dataclass(frozen=True)
+class NamedRun:
+    """A device labelled, from its first such scrape to its last, with a workload that a scheduler knows."""
+
+    dev: int
+    workload: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class _Run:
+    dev: int
+    first: int
+    end: int
+    node: str | None
+    owners: dict[int, int]  # owner → slices
+
+
+@dataclass
+class _Open:
+    owner: int
+    start: int
+    end: int
+    node: str | None
+    slices: list[tuple[int, int]]
+    unnamed_ms: int = 0
+    hole_ms: int = 0
+
+
+def leases_from_labels(
+    scrapes: Scrapes, seen: Observations, scheduled: pl.DataFrame, bridging: Bridging
+) -> tuple[list[Lease], list[NamedRun]]:
+    """Return the leases that labels show, and where they name workloads that a scheduler knows better.
+
+    Args:
+        scheduled: the schedulers' runs: ``cluster`` (null: any), ``workload``, ``start``, ``end`` (ms).
+    """
+    claims, named = _split_scheduled(scrapes, scheduled)
+    owner_rows = scrapes.owners.to_dicts()
+    devices = scrapes.devices.to_dicts()
+    leases: list[Lease] = []
+    for dev, runs in groupby(_runs(seen.timeline, claims), key=lambda run: run.dev):
+        for held in _join_runs(list(runs), owner_rows, bridging):
+            owner = owner_rows[held.owner]
+            leases.append(
+                Lease(
+                    dev=dev,
+                    start=held.start,
+                    end=held.end,
+                    kind="job" if owner["job"] is not None else "pod",
+                    cluster=devices[dev]["cluster"],
+                    workload=workload_name(owner["namespace"], owner["pod"], owner["job"]),
+                    node=held.node,
+                    namespace=owner["namespace"],
+                    pod=owner["pod"],
+                    pod_uid=owner["pod_uid"],
+                    slices=held.slices,
+                )
+            )
+    return leases, named
+
+
+def _split_scheduled(scrapes: Scrapes, scheduled: pl.DataFrame) -> tuple[pl.DataFrame, list[NamedRun]]:
+    """Take the claims of scheduled workloads out; inside a run of theirs they show a device, outside they name nobody."""
+    owners = scrapes.owners.with_columns(
+        workload=pl.when(pl.col("job").is_not_null())
+        .then(pl.col("job"))
+        .otherwise(pl.concat_str(pl.col("namespace") + "/", "pod", ignore_nulls=True))
+    )
+    names = scheduled["workload"].unique().to_list() if scheduled.height else []
+    known = owners.filter(pl.col("workload").is_in(names)).select("owner", "workload")
+    if not known.height:
+        return scrapes.claims, []
+    cluster = scrapes.devices.select("dev", device_cluster="cluster")
+    mine = scrapes.claims.join(known, on="owner").join(cluster, on="dev")
+    inside = mine.join(scheduled.select("cluster", "workload", "start", "end"), on="workload").filter(
+        pl.col("cluster").is_null() | (pl.col("cluster") == pl.col("device_cluster"))
+    )
+    elsewhere = inside.select("dev", "owner").unique()  # only a workload known in this device's cluster is scheduled
+    claims = scrapes.claims.join(elsewhere, on=["dev", "owner"], how="anti")
+    inside = inside.filter((pl.col("t") >= pl.col("start")) & (pl.col("t") < pl.col("end")))
+    runs = [
+        NamedRun(*row)
+        for row in inside.group_by("dev", "workload", "start")
+        .agg(first=pl.col("t").min(), last=pl.col("t").max())
+        .select("dev", "workload", "first", "last")
+        .sort("dev", "first", "workload")
+        .iter_rows()
+    ]
+    marks = inside.select("dev", "t").unique().select(
+        "dev",
+        "t",
+        owner=pl.lit(SOMEBODY_ELSE, pl.Int32),
+        slices=pl.lit(1, claims.schema["slices"]),
+        memory=pl.lit(None, pl.Float64),
+        busy=pl.lit(None, pl.Float64),
+    )
+    return pl.concat([claims, marks.select(claims.columns)]).sort("dev", "t", "owner"), runs
+
+
+def _runs(timeline: pl.DataFrame, claims: pl.DataFrame) -> Iterator[_Run]:
+    """Yield runs of scrapes of one device without a hole that name the same owners on the same node."""
+    code = pl.concat_str("owner", "slices", separator=":")
+    if claims.select(pl.struct("dev", "t").n_unique()).item() == claims.height:
+        sets = claims.select("dev", "t", named=code)
+    else:
+        sets = claims.group_by("dev", "t", maintain_order=True).agg(named=code.str.join(" "))
+    rows = timeline.join(sets, on=["dev", "t"], how="left", maintain_order="left").with_columns(
+        pl.col("named").fill_null("")
+    )
+    breaks = (
+        (pl.col("named") != pl.col("named").shift(1))
+        | pl.col("node").ne_missing(pl.col("node").shift(1))
+        | (pl.col("t") > pl.col("reach").shift(1))
+        | (pl.col("dev") != pl.col("dev").shift(1))
+    ).fill_null(value=True)
+    runs = (
+        rows.with_columns(run=breaks.cum_sum())
+        .group_by("run", maintain_order=True)
+        .agg(pl.col("dev").first(), pl.col("t").first(), pl.col("reach").last(), pl.col("node").first(), pl.col("named").first())
+        .drop("run")
+    )
+    for dev, first, end, node, named in runs.iter_rows():
+        pairs = (pair.split(":") for pair in named.split(" ") if pair)
+        yield _Run(dev, first, end, node, {int(owner): int(slices) for owner, slices in pairs})
+
+
+def _join_runs(runs: list[_Run], owners: list[dict[str, str | None]], bridging: Bridging) -> list[_Open]:
+    """Join the runs of one device into holds, in order of their starts."""
+    shared = any(len(run.owners) > 1 for run in runs)
+    holding: dict[int, _Open] = {}
+    ended: list[_Open] = []
+    previous_end = runs[0].first
+    for run in runs:
+        hole = max(run.first - previous_end, 0)
+        previous_end = run.end
+        for held in holding.values():
+            held.hole_ms = max(held.hole_ms, hole)
+        for owner, slices in run.owners.items():
+            if owner == SOMEBODY_ELSE:
+                continue
+            held_by = holding.get(owner)
+            if held_by is None or not _goes_on(held_by, owners[owner], bridging):
+                if held_by is not None:
+                    ended.append(held_by)
+                holding[owner] = _Open(owner, run.first, run.end, run.node, [(run.first, slices)])
+                continue
+            held_by.end, held_by.unnamed_ms, held_by.hole_ms = run.end, 0, 0
+            if held_by.slices[-1][1] != slices:
+                held_by.slices.append((run.first, slices))
+        for owner in [o for o in holding if o not in run.owners]:
+            if run.owners and not shared:
+                held = holding.pop(owner)
+                held.end = min(held.end, run.first)
+                ended.append(held)
+            else:
+                holding[owner].unnamed_ms += run.end - run.first
+    ended.extend(holding.values())
+    return sorted(ended, key=lambda held: (held.start, held.owner))
+
+
+def _goes_on(held: _Open, owner: dict[str, str | None], bridging: Bridging) -> bool:
+    by_identity = owner["job"] is not None or owner["pod_uid"] is not None
+    return held.unnamed_ms <= bridging.flicker_ms and (by_identity or held.hole_ms <= bridging.hole_ms)

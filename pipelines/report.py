@@ -1,0 +1,124 @@
+"""The report: what the contract promises to every reader, as one pydantic model.
+
+Hours, kWh and ratios are numbers to six decimals; money is a string in the currency's minor unit; null is unknown.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+
+Hours = Annotated[float, Field(description="GPU-hours, to 6 decimals")]
+Ratio = Annotated[float, Field(ge=0, description="a ratio, to 6 decimals")]
+Money = Annotated[str, Field(pattern=r"^-?\d+(\.\d+)?$", description="in the currency's minor unit")]
+Instant = Annotated[
+    datetime, PlainSerializer(lambda t: t.strftime("%Y-%m-%dT%H:%M:%SZ"), return_type=str, when_used="json")
+]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ReportPeriod(_Part):
+    """[from, to) in UTC, and the zone that it is a period of."""
+
+    from_: Instant = Field(alias="from")
+    to: Instant
+    timezone: str
+
+
+class FleetReport(_Part):
+    """The whole fleet: every device-second and every cent, in exactly one place."""
+
+    capacity_gpu_hours: Hours
+    allocated_gpu_hours: Hours
+    idle_gpu_hours: Hours
+    stranded_gpu_hours: Hours
+    down_gpu_hours: Hours
+    unobserved_gpu_hours: Hours
+    devices: int = Field(ge=0, description="cards, however they are cut")
+    energy_kwh: float | None
+    cost: Money
+    billed: Money
+    unbilled: Money
+
+
+class GpuHours(_Part):
+    """A tenant's GPU-hours; the four classes add up to `allocated`."""
+
+    allocated: Hours
+    active: Hours | None = Field(description="null: held, never observed")
+    reserved: Hours
+    on_demand: Hours
+    overflow: Hours
+    spot: Hours
+    reserved_unused: Hours
+
+
+class Charges(_Part):
+    """A tenant's lines; they add up to `total`."""
+
+    usage: Money
+    reservation: Money
+    idle: Money
+    energy: Money
+    overhead: Money
+    credit: Money
+    adjustment: Money
+    total: Money
+
+
+class WorkloadReport(_Part):
+    """One workload: a pod, a Slurm job, or a name of an allocations file."""
+
+    workload: str
+    user: str | None
+    start: Instant
+    end: Instant
+    gpu_hours: Hours
+    utilization: Ratio | None
+    coverage: Ratio | None
+    cost: Money
+    bottleneck: str | None = None
+
+
+class TenantReport(_Part):
+    """What one tenant held, used, wasted and owes."""
+
+    tenant: str
+    gpu_hours: GpuHours
+    utilization: Ratio | None
+    coverage: Ratio | None
+    energy_kwh: float | None
+    co2e_kg: float | None
+    charges: Charges
+    waste: Money | None
+    workloads: list[WorkloadReport]
+
+
+class FindingReport(_Part):
+    """What was repaired, dropped or left open."""
+
+    code: str
+    count: int = Field(ge=1)
+    detail: str
+
+
+class Report(_Part):
+    """The statement report of a period."""
+
+    period: ReportPeriod
+    currency: str
+    as_of: Instant
+    config_hash: str
+    fleet: FleetReport
+    tenants: list[TenantReport]
+    unattributed_gpu_hours: Hours
+    findings: list[FindingReport]
+
+    def to_json(self) -> str:
+        """Return the report as the contract's JSON."""
+        return self.model_dump_json(by_alias=True, indent=2)

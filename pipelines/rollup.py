@@ -1,0 +1,239 @@
+"""Parts of devices × what was observed → usage, cut at every edge of the grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from pipelines.capacity import Part
+from pipelines.fleet import Fleet
+from pipelines.instants import HOUR_MS
+from pipelines.leases import Lease
+from pipelines.observations import RATIOS
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+_KEY_SHIFT: Final = 44  # room for 500 years of ms below a device's number
+_KEY_OFFSET: Final = 1 << 43
+
+USAGE: Final[dict[str, pl.DataType]] = {
+    "cluster": pl.String(),
+    "node": pl.String(),
+    "device": pl.String(),
+    "instance": pl.String(),
+    "profile": pl.String(),
+    "model": pl.String(),
+    "spare": pl.Boolean(),  # stands in for a card that is seen at another time: not counted again
+    "owner": pl.String(),  # tenant of a dedicated device
+    "state": pl.String(),  # down | allocated | stranded | idle | unobserved
+    "lease": pl.String(),  # id, where allocated
+    "start": pl.Int64(),  # ms
+    "end": pl.Int64(),
+    "weight_num": pl.Int64(),  # part of the card, an exact fraction
+    "weight_den": pl.Int64(),
+    **{f"{name}_observed_ms": pl.Int64() for name in RATIOS},
+    **{f"{name}_ppb_ms": pl.Int64() for name in RATIOS},  # sum of billionths × ms
+    "memory_byte_ms": pl.Float64(),
+    "energy_joules": pl.Float64(),  # this part's; null: not measured
+}
+"""One row per UTC hour (cut further at every edge), device, state and lease."""
+
+
+def roll_up(
+    parts: Sequence[Part],
+    leases: Sequence[Lease],
+    lease_ids: Sequence[str],
+    fleet: Fleet,
+    busy: pl.DataFrame,
+    energy: pl.DataFrame,
+    cuts: Sequence[int],
+) -> pl.DataFrame:
+    """Return the usage of `parts`.
+
+    Args:
+        busy: Observations.busy; energy: Observations.energy.
+        cuts: times in ms at which usage is cut besides UTC hours: local midnights and the configuration's edges.
+    """
+    if not parts:
+        return pl.DataFrame(schema=USAGE)
+    rows = _cut(parts, cuts)
+    spans = rows.group_by("dev", "start", "end").agg(weight=(pl.col("num") / pl.col("den")).sum()).sort("dev", "start")
+    spans = spans.hstack(_observed(spans, busy)).with_columns(
+        pl.Series("span_joules", _energy(spans, fleet, busy, energy), pl.Float64)
+    )
+    guessed = [n for n, lease in enumerate(leases) if lease.guessed]
+    known = ~pl.col("lease").is_in(guessed)
+    sums = [f"{name}_{unit}" for name in RATIOS for unit in ("observed_ms", "ppb_ms")]
+    rows = (
+        rows.join(spans, on=["dev", "start", "end"])
+        .with_columns(
+            *(pl.when(known & (pl.col("state") == "allocated")).then(c).otherwise(0).alias(c) for c in sums),
+            pl.when(known & (pl.col("state") == "allocated")).then("memory_byte_ms").otherwise(0.0).alias("memory_byte_ms"),
+            energy_joules=pl.col("span_joules") * (pl.col("num") / pl.col("den")) / pl.col("weight"),
+        )
+    )
+    return _described(rows, fleet, lease_ids).select(pl.col(c).cast(t) for c, t in USAGE.items())
+
+
+def _cut(parts: Sequence[Part], cuts: Sequence[int]) -> pl.DataFrame:
+    """Cut parts at UTC hours and at `cuts`."""
+    start = np.array([p.start for p in parts], np.int64)
+    end = np.array([p.end for p in parts], np.int64)
+    lowest, highest = int(start.min()), int(end.max())
+    hours = np.arange(lowest // HOUR_MS + 1, -(-highest // HOUR_MS), dtype=np.int64) * HOUR_MS
+    grid = np.union1d(hours, np.array([c for c in cuts if lowest < c < highest], np.int64))
+    first, last = np.searchsorted(grid, start, side="right"), np.searchsorted(grid, end, side="left")
+    pieces = last - first + 1
+    of = np.repeat(np.arange(len(parts)), pieces)
+    nth = np.arange(len(of)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    padded = np.concatenate([grid, [highest]])
+    left = np.where(nth == 0, start[of], padded[np.maximum(first[of] + nth - 1, 0)])
+    right = np.where(nth == pieces[of] - 1, end[of], padded[np.minimum(first[of] + nth, len(grid))])
+    return pl.DataFrame(
+        {
+            "dev": np.array([p.dev for p in parts], np.int32)[of],
+            "lease": np.array([p.lease for p in parts], np.int64)[of],
+            "num": np.array([p.weight.numerator for p in parts], np.int64)[of],
+            "den": np.array([p.weight.denominator for p in parts], np.int64)[of],
+            "start": left,
+            "end": right,
+        }
+    ).with_columns(pl.Series("state", [p.state for p in parts]).gather(of).alias("state"))
+
+
+def _observed(spans: pl.DataFrame, busy: pl.DataFrame) -> pl.DataFrame:
+    columns: dict[str, Floats] = {}
+    for name in RATIOS:
+        valid = busy.filter(pl.col(name).is_not_null())
+        overlap = _Overlap(spans, valid)
+        columns[f"{name}_observed_ms"] = overlap.sum(np.ones(valid.height))
+        columns[f"{name}_ppb_ms"] = overlap.sum(valid[name].to_numpy().astype(np.float64))
+    valid = busy.filter(pl.col("memory_used_bytes").is_not_null())
+    columns["memory_byte_ms"] = _Overlap(spans, valid).sum(valid["memory_used_bytes"].to_numpy())
+    return pl.DataFrame(columns).with_columns(pl.exclude("memory_byte_ms").round().cast(pl.Int64))
+
+
+class _Overlap:
+    """How long each segment of a device lies in each of its spans.
+
+    Args:
+        spans: ``dev``, ``start``, ``end``, sorted; disjoint within a device.
+        segments: the same columns, in any order; they may overlap.
+    """
+
+    def __init__(self, spans: pl.DataFrame, segments: pl.DataFrame) -> None:
+        self._count = spans.height
+        starts, ends = _keys(spans["dev"], spans["start"]), _keys(spans["dev"], spans["end"])
+        left, right = _keys(segments["dev"], segments["start"]), _keys(segments["dev"], segments["end"])
+        first = np.searchsorted(ends, left, side="right")
+        last = np.searchsorted(starts, right, side="left")
+        pieces = np.maximum(last - first, 0)
+        self._of = np.repeat(np.arange(len(left)), pieces)
+        nth = np.arange(len(self._of)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        self._span = first[self._of] + nth
+        self._ms = np.minimum(right[self._of], ends[self._span]) - np.maximum(left[self._of], starts[self._span])
+
+    def sum(self, values: Floats) -> Floats:
+        """Return per span the sum of value × ms; whole numbers stay exact below 2^53 a span."""
+        return np.bincount(self._span, weights=values[self._of] * self._ms, minlength=self._count)
+
+
+def _keys(dev: pl.Series, t: pl.Series) -> Ints:
+    return (dev.to_numpy().astype(np.int64) << _KEY_SHIFT) + t.to_numpy() + _KEY_OFFSET
+
+
+def _energy(spans: pl.DataFrame, fleet: Fleet, busy: pl.DataFrame, energy: pl.DataFrame) -> Floats:
+    """Return joules per span; NaN where the board's energy was not measured."""
+    boards = energy.rename({"card": "dev"})
+    overlap = _Overlap(spans, boards)
+    joules = overlap.sum(boards["watts"].to_numpy()) / 1000
+    joules[overlap.sum(np.ones(boards.height)) == 0] = np.nan
+    devs = spans["dev"].to_numpy()
+    for card, instances in fleet.instances.items():
+        mine = np.flatnonzero(np.isin(devs, [card, *instances]))
+        board = energy.filter(pl.col("card") == card)
+        if len(mine) and board.height:
+            joules[mine] = _over_instances(spans[mine], card, instances, busy, board)
+    return joules
+
+
+def _over_instances(
+    spans: pl.DataFrame, card: int, instances: Sequence[int], busy: pl.DataFrame, board: pl.DataFrame
+) -> Floats:
+    """Split a board's energy over its instances by weight × activity, by weight where an activity is unknown."""
+    activity = busy.filter(pl.col("dev").is_in(instances) & pl.col("busy").is_not_null())
+    edges = np.unique(
+        np.concatenate([f[c].to_numpy() for f in (spans, activity, board) for c in ("start", "end")])
+    )
+    at, lasts = edges[:-1], np.diff(edges)
+    seg = np.searchsorted(board["start"].to_numpy(), at, side="right") - 1
+    metered = (seg >= 0) & (board["end"].to_numpy()[seg] > at)
+    joules = np.where(metered, board["watts"].to_numpy()[seg], 0.0) * lasts / 1000
+    weights, busies, rows = [], [], []
+    for dev in [*instances, card]:
+        own = spans.with_row_index("row").filter(pl.col("dev") == dev)
+        row, weight = _at(own, "row", at, -1), _at(own, "weight", at, 0.0)
+        rows.append(row.astype(np.int64))
+        weights.append(weight)
+        if dev == card:
+            busies.append(np.zeros(len(at)))
+        else:
+            busies.append(_at(activity.filter(pl.col("dev") == dev).sort("start"), "busy", at, np.nan))
+    weight, active, row = np.array(weights), np.array(busies), np.array(rows)
+    laid_out = (row[:-1] >= 0).any(axis=0)
+    weight[-1] = np.where(laid_out, 0.0, weight[-1])  # the stranded part draws nothing of its own
+    by_activity = weight[:-1] * np.where(row[:-1] >= 0, active[:-1], 0.0)
+    usable = laid_out & ~np.isnan(by_activity).any(axis=0) & (np.nansum(by_activity, axis=0) > 0)
+    key = weight.copy()
+    key[:-1] = np.where(usable, np.nan_to_num(by_activity), weight[:-1])
+    total = key.sum(axis=0)
+    part = np.divide(key, total, out=np.zeros_like(key), where=total > 0) * joules
+    held = row >= 0
+    sums = np.bincount(row[held], weights=part[held], minlength=spans.height)
+    seen = np.bincount(row[held], weights=(np.broadcast_to(metered, row.shape)[held]), minlength=spans.height)
+    return np.where(seen > 0, sums, np.nan)
+
+
+def _at(segments: pl.DataFrame, column: str, at: Ints, missing: float) -> Floats:
+    """Return the value of sorted disjoint segments at each time."""
+    if not segments.height:
+        return np.full(len(at), missing)
+    index = np.searchsorted(segments["start"].to_numpy(), at, side="right") - 1
+    inside = (index >= 0) & (segments["end"].to_numpy()[index] > at)
+    return np.where(inside, segments[column].to_numpy().astype(np.float64)[index], missing)
+
+
+def _described(rows: pl.DataFrame, fleet: Fleet, lease_ids: Sequence[str]) -> pl.DataFrame:
+    devices = pl.DataFrame(
+        [
+            (d.dev, d.card, d.cluster, d.node, d.device, d.instance, d.profile, d.model, d.card in fleet.spare)
+            for d in fleet.devices
+        ],
+        schema={
+            "dev": pl.Int32,
+            "card": pl.Int32,
+            "cluster": pl.String,
+            "node": pl.String,
+            "device": pl.String,
+            "instance": pl.String,
+            "profile": pl.String,
+            "model": pl.String,
+            "spare": pl.Boolean,
+        },
+        orient="row",
+    )
+    ids = pl.DataFrame({"lease": range(len(lease_ids)), "id": list(lease_ids)}, schema={"lease": pl.Int64, "id": pl.String})
+    described = rows.join(devices, on="dev").join(ids, on="lease", how="left").drop("lease").rename({"id": "lease"})
+    owned = [(card, x.start, x.end, x.owner) for card, listed in fleet.listings.items() for x in listed if x.owner]
+    described = described.with_columns(
+        pl.col("energy_joules").fill_nan(None), owner=pl.lit(None, pl.String), weight_num=pl.col("num"), weight_den=pl.col("den")
+    )
+    for card, start, end, owner in owned:
+        inside = (pl.col("card") == card) & (pl.col("start") >= start) & (pl.col("start") < end)
+        described = described.with_columns(owner=pl.when(inside).then(pl.lit(owner)).otherwise("owner"))
+    return described.sort("cluster", "device", "instance", "start", "state", "lease")

@@ -1,0 +1,212 @@
+"""A rated period → the report: lines are made, and rounded, here and nowhere else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
+
+from pipelines.config import Config
+from pipelines.instants import HOUR_MS, from_ms, to_ms
+from pipelines.money import largest_remainder, plain, round_money
+from pipelines.periods import Period
+from pipelines.rating import Held, Rated, TenantUse, WorkloadUse, kwh
+from pipelines.report import (
+    Charges,
+    FindingReport,
+    FleetReport,
+    GpuHours,
+    Report,
+    ReportPeriod,
+    TenantReport,
+    WorkloadReport,
+)
+from pipelines.selectors import glob_matches
+from pipelines.sharing import UNATTRIBUTED, Keys, beyond_unused, overhead_amount
+from pipelines.tables import Finding, merge_findings
+
+ZERO = Fraction(0)
+
+
+def make_report(rated: Rated, config: Config, period: Period, findings: Iterable[Finding], as_of: datetime) -> Report:
+    """Return the report of a rated period."""
+    used = {t: use for t, use in rated.tenants.items() if t is not None and (use.held.allocated or use.has_reservation)}
+    listed = sorted({*used, *(t.id for t in config.tenants if t.budget is not None)})
+    keys = _keys(rated, used)
+    overheads = [(o, overhead_amount(o, period, config.timezone)) for o in config.overheads]
+    shared_overheads = _added(keys.share(amount, o.split, config.currency) for o, amount in overheads)
+    idle = _idle(rated, used, keys, config)
+    clusters = Counter(w for w, _ in {(w.workload, w.cluster) for u in rated.tenants.values() for w in u.workloads.values()})
+    tenants = [
+        _tenant(
+            tenant,
+            rated.tenants.get(tenant, TenantUse()),
+            idle.get(tenant, Decimal(0)),
+            shared_overheads.get(tenant, Decimal(0)),
+            clusters,
+            config,
+        )
+        for tenant in sorted({*listed, *idle, *shared_overheads})
+    ]
+    energy = _energy_price(rated.fleet.joules, config)
+    cost = round_money(rated.fleet.capacity_price + sum((a for _, a in overheads), ZERO) + energy, config.currency)
+    billed = sum((Decimal(t.charges.total) for t in tenants), round_money(0, config.currency))
+    hours = rated.fleet.hours
+    unattributed = rated.tenants.get(None, TenantUse())
+    return Report(
+        period=ReportPeriod.model_validate(
+            {"from": period.start, "to": period.end, "timezone": config.timezone.key}
+        ),
+        currency=config.currency,
+        as_of=as_of,
+        config_hash=config.config_hash,
+        fleet=FleetReport(
+            capacity_gpu_hours=_number(sum(hours.values(), ZERO)),
+            allocated_gpu_hours=_number(hours.get("allocated", ZERO)),
+            idle_gpu_hours=_number(hours.get("idle", ZERO)),
+            stranded_gpu_hours=_number(hours.get("stranded", ZERO)),
+            down_gpu_hours=_number(hours.get("down", ZERO)),
+            unobserved_gpu_hours=_number(hours.get("unobserved", ZERO)),
+            devices=rated.fleet.devices,
+            energy_kwh=_maybe(kwh(rated.fleet.joules)),
+            cost=plain(cost),
+            billed=plain(billed),
+            unbilled=plain(cost - billed),
+        ),
+        tenants=tenants,
+        unattributed_gpu_hours=_number(unattributed.held.allocated / HOUR_MS),
+        findings=[FindingReport(code=f.code, count=f.count, detail=f.detail) for f in merge_findings(findings)],
+    )
+
+
+def _keys(rated: Rated, used: dict[str, TenantUse]) -> Keys:
+    weight = {t: use.list_price + use.unused_list_price for t, use in used.items()}
+    if None in rated.tenants:
+        weight[UNATTRIBUTED] = rated.tenants[None].list_price
+    return Keys(sorted(used), weight)
+
+
+def _idle(rated: Rated, used: dict[str, TenantUse], keys: Keys, config: Config) -> dict[str, Decimal]:
+    """Share the idle hours beyond unused reservations, per model at its on-demand rate."""
+    policy = config.idle.policy
+    if policy == "platform":
+        return {}
+    if policy == "owner":
+        amounts = {
+            owner: round_money(_idle_price(idle, _unused(used, config, owner)), config.currency)
+            for owner, idle in rated.fleet.owned_idle.items()
+        }
+        known = {t.id for t in config.tenants}
+        return {owner: amount for owner, amount in amounts.items() if amount and owner in known}
+    return keys.share(_idle_price(rated.fleet.idle, _unused(used, config)), policy, config.currency)
+
+
+def _unused(used: dict[str, TenantUse], config: Config, tenant: str | None = None) -> list[tuple[Fraction, str]]:
+    return [
+        (used[r.tenant].unused.get(r.id, ZERO), r.model)
+        for r in config.reservations
+        if r.tenant in used and tenant in (None, r.tenant)
+    ]
+
+
+def _idle_price(idle: dict[str | None, tuple[Fraction, Fraction]], unused: list[tuple[Fraction, str]]) -> Fraction:
+    hours = {model: h for model, (h, _) in idle.items()}
+    taken = [(h, [m for m in hours if glob_matches(pattern, m or "")]) for h, pattern in unused]
+    left = beyond_unused(hours, taken)
+    return sum((price * left[model] / h for model, (h, price) in idle.items() if h), ZERO)
+
+
+def _energy_price(joules: float | None, config: Config) -> Fraction:
+    energy = config.energy
+    if not energy.charge or joules is None or energy.price_per_kwh is None:
+        return ZERO
+    return (kwh(joules) or ZERO) * Fraction(energy.pue) * Fraction(energy.price_per_kwh)
+
+
+def _added(shares: Iterable[dict[str, Decimal]]) -> dict[str, Decimal]:
+    total: dict[str, Decimal] = {}
+    for share in shares:
+        for tenant, amount in share.items():
+            total[tenant] = total.get(tenant, Decimal(0)) + amount
+    return total
+
+
+def _tenant(
+    tenant: str, use: TenantUse, idle: Decimal, overhead: Decimal, clusters: Counter[str], config: Config
+) -> TenantReport:
+    currency = config.currency
+    lines = {
+        "usage": round_money(use.usage, currency),
+        "reservation": round_money(use.reservation, currency),
+        "idle": round_money(idle, currency),
+        "energy": round_money(_energy_price(use.held.joules, config), currency),
+        "overhead": round_money(overhead, currency),
+        "credit": round_money(-use.credit, currency),
+        "adjustment": round_money(0, currency),
+    }
+    lines["total"] = sum(lines.values(), round_money(0, currency))
+    energy, carbon = kwh(use.held.joules), config.energy.carbon_g_per_kwh
+    co2e = None if energy is None or carbon is None else energy * Fraction(config.energy.pue) * Fraction(carbon) / 1000
+    held = use.held
+    return TenantReport(
+        tenant=tenant,
+        gpu_hours=GpuHours(
+            allocated=_number(held.allocated / HOUR_MS),
+            active=_number(held.active / HOUR_MS) if _known(held) else None,
+            **{name: _number(h) for name, h in use.hours.items()},
+            reserved_unused=_number(sum(use.unused.values(), ZERO)),
+        ),
+        utilization=_maybe(held.utilization),
+        coverage=_maybe(held.coverage),
+        energy_kwh=_maybe(energy),
+        co2e_kg=_maybe(co2e),
+        charges=Charges(**{name: plain(amount) for name, amount in lines.items()}),
+        waste=plain(round_money(held.waste, currency)) if _known(held) else None,
+        workloads=_workloads(use, lines["usage"], clusters, config),
+    )
+
+
+def _known(held: Held) -> bool:
+    """Whether active and waste are known: nothing was held, or some of it was observed."""
+    return held.observed_leases > 0 or not held.leases
+
+
+def _workloads(use: TenantUse, line: Decimal, clusters: Counter[str], config: Config) -> list[WorkloadReport]:
+    """Break the usage line and the reserved hours down to workloads, to the cent."""
+    named = {_name(w, clusters): w for w in use.workloads.values()}
+    usage = largest_remainder(line, {name: w.usage for name, w in named.items()}, config.currency)
+    reserved_line = round_money(sum((w.reserved_cost for w in named.values()), ZERO), config.currency)
+    reserved = largest_remainder(reserved_line, {name: w.reserved_cost for name, w in named.items()}, config.currency)
+    return [
+        WorkloadReport(
+            workload=name,
+            user=w.user,
+            start=from_ms(w.start),
+            end=from_ms(w.end),
+            gpu_hours=_number(w.held.allocated / HOUR_MS),
+            utilization=_maybe(w.held.utilization),
+            coverage=_maybe(w.held.coverage),
+            cost=plain(usage[name] + reserved[name]),
+        )
+        for name, w in sorted(named.items())
+    ]
+
+
+def _name(workload: WorkloadUse, clusters: Counter[str]) -> str:
+    several = clusters[workload.workload] > 1
+    return f"{workload.cluster}:{workload.workload}" if several else workload.workload
+
+
+def _number(value: Fraction) -> float:
+    return round(float(value), 6) + 0.0
+
+
+def _maybe(value: Fraction | None) -> float | None:
+    return None if value is None else _number(value)
+
+
+def within_of(period: Period) -> tuple[int, int]:
+    """Return a period as ms."""
+    return to_ms(period.start), to_ms(period.end)

@@ -1,0 +1,119 @@
+"""Several recordings of one device: the first by name counts, the next fill its holes.
+
+Each sample of a later stream that falls in a hole is moved to the slot of the hole that it falls in, so that two
+replicas that scrape at different seconds give one regular series.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from pipelines.instants import DAY_MS
+
+Times = npt.NDArray[np.int64]
+
+DEFAULT_INTERVAL_MS: Final = 60_000  # of a series with under three samples in its UTC day
+REACH_INTERVALS: Final = 1.5  # a next sample within this many intervals continues the series
+
+
+def intervals_at(times: Times, configured: int | None) -> Times:
+    """Return the scrape interval in force at each of the (sorted, distinct) times of one series.
+
+    It is the configured one, else the median spacing within the time's UTC day.
+    """
+    if configured is not None:
+        return np.full(len(times), configured, np.int64)
+    result = np.full(len(times), DEFAULT_INTERVAL_MS, np.int64)
+    days = times // DAY_MS
+    edges = np.flatnonzero(np.diff(days)) + 1
+    for first, last in zip([0, *edges], [*edges, len(times)], strict=True):
+        if last - first >= 3:
+            result[first:last] = int(np.median(np.diff(times[first:last])))
+    return result
+
+
+def reach_of(times: Times, configured: int | None) -> Times:
+    """Return until when each sample of one series (sorted, distinct times) stands."""
+    interval = intervals_at(times, configured)
+    reach = times + interval
+    following = times[1:]
+    near = following - times[:-1] <= REACH_INTERVALS * interval[:-1]
+    reach[:-1] = np.where(near, following, reach[:-1])
+    return reach
+
+
+def fill_holes(base: Times, other: Times, configured: int | None) -> tuple[Times, npt.NDArray[np.bool_]]:
+    """Place the samples of `other` on the grid of `base`.
+
+    Returns:
+        the time on the grid of each sample of `other`, and whether it fills a hole (else `base` measured then).
+    """
+    if not len(base):
+        return other, np.ones(len(other), np.bool_)
+    interval = intervals_at(base, configured)
+    reach = reach_of(base, configured)
+    at = np.searchsorted(base, other, side="right") - 1
+    before = at < 0
+    left = np.maximum(at, 0)
+    step = interval[left]
+    covered = ~before & (other < reach[left])
+    slot = np.where(before, -(-(base[0] - other) // step), (other - base[left]) // step)
+    placed = np.where(before, base[0] - slot * step, base[left] + np.where(covered, 0, slot) * step)
+    fills = ~covered
+    # Of several samples in one slot the first counts.
+    later = np.zeros(len(other), np.bool_)
+    order = np.flatnonzero(fills)
+    later[order[1:]] = placed[order[1:]] == placed[order[:-1]]
+    return placed, fills & ~later
+
+
+def merge_streams(rows: pl.DataFrame, configured: int | None) -> pl.DataFrame:
+    """Return `rows` with ``grid_t`` set and each metric kept from one stream at a time.
+
+    Args:
+        rows: columns ``dev``, ``t``, ``grid_t``, ``stream`` (rank by name), labels, and value columns; a row of the
+            result is a row of the input, or its values moved to another time.
+    """
+    metrics = [c for c, dtype in rows.schema.items() if dtype == pl.Float64]
+    flags = ["busy_seen", "power_seen"]
+    rows = rows.sort("dev", "t").with_row_index("row")
+    grid = rows["t"].to_numpy().copy()
+    kept: dict[str, list[pl.DataFrame]] = {column: [] for column in (*metrics, *flags)}
+    for group in rows.partition_by("dev", maintain_order=True):
+        index = group["row"].to_numpy()
+        placed, _ = _by_stream(group, configured)
+        grid[index] = placed
+        for column in (*metrics, *flags):
+            present = group.filter(pl.col(column) if column in flags else pl.col(column).is_not_null())
+            if present.height:
+                moved, keep = _by_stream(present, configured)
+                kept[column].append(
+                    pl.DataFrame({"row": present["row"], "t": moved, column: present[column]}).filter(pl.Series(keep))
+                )
+    labels = rows.select(pl.exclude(*metrics, *flags, "t", "grid_t")).with_columns(pl.Series("grid_t", grid))
+    values = labels.select("row", pl.col("grid_t").alias("t"))
+    for column in (*metrics, *flags):
+        if kept[column]:
+            values = values.join(pl.concat(kept[column]), on=["row", "t"], how="full", coalesce=True)
+        else:
+            values = values.with_columns(pl.lit(None, rows.schema[column]).alias(column))
+    values = values.with_columns(pl.col(flags).fill_null(value=False))
+    return values.join(labels, on="row").select(rows.columns)
+
+
+def _by_stream(group: pl.DataFrame, configured: int | None) -> tuple[Times, npt.NDArray[np.bool_]]:
+    """Place the rows of one device's series on the grid of its first stream, then of the filled one, and so on."""
+    times, stream = group["t"].to_numpy(), group["stream"].to_numpy()
+    placed, keep = times.copy(), np.ones(len(times), np.bool_)
+    base: Times = np.empty(0, np.int64)
+    for name in np.unique(stream):
+        mine = stream == name
+        distinct, back = np.unique(times[mine], return_inverse=True)
+        at, fills = fill_holes(base, distinct, configured)
+        placed[mine], keep[mine] = at[back], fills[back]
+        base = np.union1d(base, at[fills])
+    return placed, keep
