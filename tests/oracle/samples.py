@@ -1,0 +1,387 @@
+"""From lines of text to what stood when: one value of one metric of one unit at one time, and who was named then.
+
+A unit is a card (by UUID) or a MIG instance of one (UUID, instance id, profile). A series is (unit, metric) from one
+source, whatever its other labels: a pod label that comes or goes starts no new series.
+
+Readings
+  S1. A series is (unit, metric, source). Rejected: one per full label set, in which a pod with two samples would
+      reach 60 s whatever the scrape interval is.
+  S2. The interval of a series on a UTC day is the median of the spacings within that day, of all its distinct times,
+      those of dropped samples included. Rejected: valid samples only.
+  S3. A dropped sample has no value, but it stands in its series (the one before it ends there), and its labels and
+      its device's presence count: blanks lower coverage, not the bill (B43). Rejected: it is gone altogether.
+  S4. "Of two, the smaller": among the valid values of one full label set at one time that differ; a repeat of the
+      same value is no finding. Values of several label sets (time slices, instances repeating a board's metric) of
+      one unit at one time: the smaller, silently.
+  S5. A source is (replica, job, host name), compared in this order, within one (unit, metric). Rejected: one
+      source for all metrics of a device, which loses what only the second one has; other orders.
+  S6. A hole is whatever the sources before don't reach, before their first and after their last sample too; slots
+      are whole intervals counted from the sample before the hole (or back from the first one). Of two samples that
+      fall in one slot the first is kept. Rejected: holes only between samples.
+  S7. The interval used for slots and for the merged series is that of the first source with three samples that day.
+  S8. Labels and presence come from the kept samples only (and at their slot's time); what the first source covers is
+      not looked at in the others.
+  S9. Frozen: counter equal to the one before at five scrapes or more in a row (five repeats), the last at least three
+      minutes after the value first stood, power above 0 at each; judged per board on the merged series; every sample
+      of the board from the first repeat to (not including) the next change loses its value and its observation
+      (a frozen device without a lease is unobserved), its labels still name the owner, and the counter's increase
+      then runs from the last good sample to the next good one. Rejected: four repeats; only the counter is dropped;
+      the owner is lost too.
+  S10. Busy: engine at 0 and GPU_UTIL above 0 standing together without a break for an hour or more: GPU_UTIL over all
+      of that stretch. Count one finding a stretch.
+  S11. INT32 blanks are 2147483632…2147483647. Negative values of any catalogue metric are dropped.
+  S12. 0 °C counts as invalid where the board has a power sample above 0 at that very time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from fractions import Fraction
+
+from tests.oracle.reading import Line
+from tests.oracle.settings import FOREVER, HOUR, Settings
+
+DAY = 24 * HOUR
+MINUTE = 60_000
+LIMITS = {"ratio": Fraction(102, 100), "percent": Fraction(100), "celsius": Fraction(200), "watts": Fraction(3000)}
+METRICS = {
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": ("engine", "ratio", Fraction(1)),
+    "DCGM_FI_DEV_GPU_UTIL": ("util", "percent", Fraction(1, 100)),
+    "DCGM_FI_DEV_GPU_UTIL_RATIO": ("util", "percent", Fraction(1, 100)),
+    "DCGM_FI_PROF_SM_ACTIVE": ("sm", "ratio", Fraction(1)),
+    "DCGM_FI_PROF_SM_OCCUPANCY": ("occupancy", "ratio", Fraction(1)),
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": ("tensor", "ratio", Fraction(1)),
+    "DCGM_FI_PROF_DRAM_ACTIVE": ("dram", "ratio", Fraction(1)),
+    "DCGM_FI_DEV_POWER_USAGE": ("power", "watts", Fraction(1)),
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": ("energy", "count", Fraction(1, 1000)),
+    "DCGM_FI_DEV_GPU_TEMP": ("temperature", "celsius", Fraction(1)),
+    "DCGM_FI_DEV_MEMORY_TEMP": ("memory_temperature", "celsius", Fraction(1)),
+    "DCGM_FI_DEV_FB_USED": ("fb_used", "count", Fraction(2**20)),
+    "DCGM_FI_DEV_FB_FREE": ("fb_free", "count", Fraction(2**20)),
+    "DCGM_FI_DEV_XID_ERRORS": ("xid", "count", Fraction(1)),
+}
+BOARD_METRICS = ("energy", "power")
+HOST_LABELS = ("Hostname", "hostname", "node", "host")
+UID_LABELS = ("pod_uid", "exported_pod_uid", "uid")
+REPLICA_LABELS = ("prometheus_replica", "replica", "__replica__")
+
+Unit = tuple[str, str, str]
+Source = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Who a sample names: a pod (with its UID where known) or a Slurm job."""
+
+    cluster: str
+    namespace: str = ""
+    pod: str = ""
+    uid: str = ""
+    job: str = ""
+
+    @property
+    def workload(self) -> str:
+        return self.job or f"{self.namespace}/{self.pod}"
+
+
+@dataclass
+class Reading:
+    """What one series says at one time: its value, the slices whose series say it, and whom each of them names."""
+
+    value: Fraction | None
+    slices: set[tuple[str, Claim | None]] = field(default_factory=set)
+    observed: bool = True
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A sample over its reach [start, end)."""
+
+    start: int
+    end: int
+    reading: Reading
+
+
+class Series:
+    """Samples of one metric of one unit in order of time, each with its reach."""
+
+    def __init__(self, standing: list[Standing]) -> None:
+        self.standing = standing
+        self._starts = [s.start for s in standing]
+
+    def at(self, when: int) -> Standing | None:
+        index = bisect_right(self._starts, when) - 1
+        return self.standing[index] if index >= 0 and when < self.standing[index].end else None
+
+    def value(self, when: int) -> Fraction | None:
+        found = self.at(when)
+        return found.reading.value if found else None
+
+
+@dataclass
+class Scrape:
+    """All that stands in a unit's samples of one time: whom they name, on which slices, until when they reach."""
+
+    at: int
+    end: int
+    owners: dict[Claim, set[str]]
+    owner_end: dict[Claim, int]
+    slices: set[str]
+
+
+@dataclass
+class Observations:
+    series: dict[Unit, dict[str, Series]] = field(default_factory=dict)
+    boards: dict[str, dict[str, Series]] = field(default_factory=dict)
+    scrapes: dict[Unit, list[Scrape]] = field(default_factory=dict)
+    models: dict[str, str] = field(default_factory=dict)
+    hosts: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    clusters: dict[str, str] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+
+def observe(lines: Iterable[Line], settings: Settings) -> Observations:
+    """Validity, duplicates, the merging of sources, reach and freezing, in this order."""
+    seen = Observations()
+    raw, board_raw = _gather([line for line in lines if _uuid(line) and line.metric in METRICS], settings, seen)
+    merged = {key: _merge(sources, settings) for key, sources in raw.items()}
+    boards = {key: _merge(sources, settings) for key, sources in board_raw.items()}
+    for uuid in {uuid for uuid, _ in boards}:
+        for start, end in _frozen_spans(boards.get((uuid, "energy"), []), boards.get((uuid, "power"), [])):
+            seen.counts["frozen_series"] += 1
+            for key, standing in [*merged.items(), *boards.items()]:
+                if (key[0][0] if isinstance(key[0], tuple) else key[0]) == uuid:
+                    for one in standing:
+                        if start <= one.start < end:
+                            one.reading.value, one.reading.observed = None, False
+    for (unit, metric), standing in merged.items():
+        seen.series.setdefault(unit, {})[metric] = Series(standing)
+    for (uuid, metric), standing in boards.items():
+        seen.boards.setdefault(uuid, {})[metric] = Series(standing)
+    for unit, by_metric in seen.series.items():
+        seen.scrapes[unit] = _scrapes(by_metric.values())
+        seen.counts["gap"] += _holes(seen.scrapes[unit])
+    return seen
+
+
+def busy_stretches(by_metric: dict[str, Series]) -> list[tuple[int, int]]:
+    """Where the engine reads 0 while GPU_UTIL is above 0, for an hour or more without a break."""
+    if "engine" not in by_metric or "util" not in by_metric:
+        return []
+    engine, util = by_metric["engine"], by_metric["util"]
+    edges = sorted({edge for series in (engine, util) for s in series.standing for edge in (s.start, s.end)})
+    stretches: list[tuple[int, int]] = []
+    for start, end in zip(edges, edges[1:], strict=False):
+        if engine.value(start) == 0 and (util.value(start) or 0) > 0:
+            if stretches and stretches[-1][1] == start:
+                stretches[-1] = (stretches[-1][0], end)
+            else:
+                stretches.append((start, end))
+    return [(start, end) for start, end in stretches if end - start >= HOUR]
+
+
+def busy(by_metric: dict[str, Series], contradicted: list[tuple[int, int]], when: int) -> Fraction | None:
+    """The busy ratio of a unit at an instant; None where no valid sample stands."""
+    engine = by_metric["engine"].value(when) if "engine" in by_metric else None
+    util = by_metric["util"].value(when) if "util" in by_metric else None
+    if engine is None or any(start <= when < end for start, end in contradicted):
+        return util
+    return engine
+
+
+def observed(by_metric: dict[str, Series], when: int) -> bool:
+    """Whether any sample of the unit that isn't frozen stands at an instant."""
+    return any((s := series.at(when)) is not None and s.reading.observed for series in by_metric.values())
+
+
+def _uuid(line: Line) -> str:
+    return line.labels.get("UUID") or line.labels.get("uuid") or ""
+
+
+def _gather(
+    lines: list[Line], settings: Settings, seen: Observations
+) -> tuple[
+    dict[tuple[Unit, str], dict[Source, dict[int, Reading]]], dict[tuple[str, str], dict[Source, dict[int, Reading]]]
+]:
+    powered = {
+        (_uuid(line), line.at)
+        for line in lines
+        if METRICS[line.metric][0] == "power" and _valid(line, set()) and (line.value or 0) > 0
+    }
+    values: dict[tuple[str, str, frozenset[tuple[str, str]], int], set[Fraction]] = defaultdict(set)
+    first: dict[tuple[str, str, frozenset[tuple[str, str]], int], Line] = {}
+    for line in lines:
+        key = (line.cluster, line.metric, frozenset(line.labels.items()), line.at)
+        first.setdefault(key, line)
+        if _valid(line, powered):
+            assert line.value is not None
+            values[key].add(min(line.value, Fraction(1)) if METRICS[line.metric][1] == "ratio" else line.value)
+        else:
+            seen.counts["invalid_sample"] += 1
+    units: dict[tuple[Unit, str], dict[Source, dict[int, Reading]]] = defaultdict(lambda: defaultdict(dict))
+    boards: dict[tuple[str, str], dict[Source, dict[int, Reading]]] = defaultdict(lambda: defaultdict(dict))
+    for key, line in first.items():
+        seen.counts["duplicate_sample"] += max(0, len(values[key]) - 1)
+        name, _, scale = METRICS[line.metric]
+        uuid, labels = _uuid(line), line.labels
+        value = min(values[key]) * scale if values[key] else None
+        host = next((labels[k] for k in HOST_LABELS if labels.get(k)), "")
+        replica = next((labels[k] for k in REPLICA_LABELS if labels.get(k)), "")
+        source = (replica, labels.get("job", ""), host)
+        unit = (uuid, labels.get("GPU_I_ID", ""), labels.get("GPU_I_PROFILE", ""))
+        claim, piece = _claim(line, settings), labels.get("vgpu", "")
+        _note(units[unit, name][source], line.at, value, piece, claim)
+        if name in BOARD_METRICS:
+            _note(boards[uuid, name][source], line.at, value, "", None)
+        if model := labels.get("modelName") or labels.get("model"):
+            seen.models[uuid] = model
+        if host:
+            seen.hosts[uuid].add(host)
+        seen.clusters.setdefault(uuid, line.cluster)
+    return units, boards
+
+
+def _note(
+    readings: dict[int, Reading], at: int, value: Fraction | None, piece: str, claim: Claim | None
+) -> None:
+    reading = readings.setdefault(at, Reading(value))
+    if value is not None and (reading.value is None or value < reading.value):
+        reading.value = value
+    if piece or claim:
+        reading.slices.add((piece, claim))
+
+
+def _claim(line: Line, settings: Settings) -> Claim | None:
+    labels = line.labels
+    if labels.get("hpc_job"):
+        return Claim(line.cluster, job=labels["hpc_job"])
+    prefix = "exported_" if labels.get("exported_pod") else ""
+    pod = labels.get(f"{prefix}pod", "")
+    if not pod or any(fnmatchcase(pod, glob) for glob in settings.exporter_pods):
+        return None
+    uid = next((labels[k] for k in UID_LABELS if labels.get(k)), "")
+    return Claim(line.cluster, labels.get(f"{prefix}namespace", ""), pod, uid)
+
+
+def _valid(line: Line, powered: set[tuple[str, int]]) -> bool:
+    value, kind = line.value, METRICS[line.metric][1]
+    if value is None or value < 0:
+        return False
+    if 2147483632 <= value <= 2147483647 or value >= Fraction(92, 10) * 10**18:
+        return False
+    if value in {140737488355328 + extra for extra in range(4)}:
+        return False
+    if kind == "celsius" and value == 0 and (_uuid(line), line.at) in powered:
+        return False
+    return kind not in LIMITS or value <= LIMITS[kind]
+
+
+def _median_interval(times: list[int]) -> Fraction | None:
+    if len(times) < 3:
+        return None
+    gaps = sorted(b - a for a, b in zip(times, times[1:], strict=False))
+    middle = len(gaps) // 2
+    return Fraction(gaps[middle]) if len(gaps) % 2 else Fraction(gaps[middle - 1] + gaps[middle], 2)
+
+
+def _merge(sources: dict[Source, dict[int, Reading]], settings: Settings) -> list[Standing]:
+    """One series out of several sources: the first by name, its holes filled by the next ones."""
+    intervals: dict[int, Fraction] = {}
+    for name in sorted(sources):
+        by_day: dict[int, list[int]] = defaultdict(list)
+        for at in sorted(sources[name]):
+            by_day[at // DAY].append(at)
+        for day, times in by_day.items():
+            if day not in intervals and (inferred := _median_interval(times)) is not None:
+                intervals[day] = inferred
+
+    def interval(at: int) -> int:
+        if settings.scrape_interval is not None:
+            return settings.scrape_interval
+        return round(intervals.get(at // DAY, Fraction(MINUTE)))
+
+    kept: dict[int, Reading] = {}
+    for name in sorted(sources):
+        if not kept:
+            kept = dict(sources[name])
+            continue
+        before = _reaches(kept, interval)
+        starts = [s.start for s in before]
+        for at in sorted(sources[name]):
+            index = bisect_right(starts, at) - 1
+            if index >= 0 and at < before[index].end:
+                continue
+            origin = starts[index] if index >= 0 else starts[0]
+            step = interval(origin)
+            slot = origin + (at - origin) // step * step
+            kept.setdefault(slot, sources[name][at])
+    return _reaches(kept, interval)
+
+
+def _reaches(kept: dict[int, Reading], interval: object) -> list[Standing]:
+    assert callable(interval)
+    times = sorted(kept)
+    standing = []
+    for at, following in zip(times, [*times[1:], FOREVER], strict=True):
+        step = interval(at)
+        end = following if 2 * (following - at) <= 3 * step else at + step
+        standing.append(Standing(at, end, kept[at]))
+    return standing
+
+
+def _frozen_spans(energy: list[Standing], power: list[Standing]) -> list[tuple[int, int]]:
+    watts = Series(power)
+    counter = [(s.start, s.reading.value) for s in energy if s.reading.value is not None]
+    spans, index, moved = [], 0, False
+    while index < len(counter):
+        last = index
+        while last + 1 < len(counter) and counter[last + 1][1] == counter[index][1]:
+            last += 1
+        repeats = counter[index + 1 : last + 1]
+        powered = all((watts.value(at) or 0) > 0 for at, _ in repeats)
+        if moved and len(repeats) >= 5 and repeats[-1][0] - counter[index][0] >= 3 * MINUTE and powered:
+            spans.append((repeats[0][0], counter[last + 1][0] if last + 1 < len(counter) else FOREVER))
+        index, moved = last + 1, True
+    return spans
+
+
+def _scrapes(all_series: Iterable[Series]) -> list[Scrape]:
+    scrapes: dict[int, Scrape] = {}
+    for series in all_series:
+        for one in series.standing:
+            scrape = scrapes.setdefault(one.start, Scrape(one.start, one.end, {}, {}, set()))
+            scrape.end = max(scrape.end, one.end)
+            for piece, claim in one.reading.slices:
+                if claim:
+                    scrape.owners.setdefault(claim, set()).add(piece)
+                    scrape.owner_end[claim] = max(scrape.owner_end.get(claim, one.end), one.end)
+                elif piece:
+                    scrape.slices.add(piece)
+    for scrape in scrapes.values():
+        _join_names(scrape)
+        for claim, pieces in scrape.owners.items():
+            # Without slice labels an owner stands for one slice of its own.
+            scrape.owners[claim] = (pieces - {""}) or {f"slice of {claim}"}
+            scrape.slices |= scrape.owners[claim]
+    return [scrapes[at] for at in sorted(scrapes)]
+
+
+def _join_names(scrape: Scrape) -> None:
+    """In one scrape a pod named with and without its UID is one owner."""
+    for claim in [c for c in scrape.owners if c.pod and not c.uid]:
+        named = [c for c in scrape.owners if c.uid and (c.cluster, c.workload) == (claim.cluster, claim.workload)]
+        if named:
+            scrape.owners[named[0]] |= scrape.owners.pop(claim)
+            scrape.owner_end[named[0]] = max(scrape.owner_end[named[0]], scrape.owner_end.pop(claim))
+
+
+def _holes(scrapes: list[Scrape]) -> int:
+    reach, holes = scrapes[0].end, 0
+    for scrape in scrapes:
+        holes += scrape.at > reach
+        reach = max(reach, scrape.end)
+    return holes
