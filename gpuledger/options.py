@@ -63,12 +63,12 @@ def add_example(parser: argparse.ArgumentParser, *lines: str) -> None:
 def print_report(report: Report, *, json: bool) -> None:
     """The report on stdout: as JSON, or for people as wide as their terminal."""
     if json:
-        print(report.model_dump_json())
+        print(report.to_json())
         return
     from gpuledger.summary import render
 
     width = shutil.get_terminal_size((FALLBACK_WIDTH, 24)).columns
-    print(render(report.model_dump(mode="json"), width=width))
+    print(render(report.model_dump(mode="json", by_alias=True), width=width))
 
 
 def note(text: str) -> None:
