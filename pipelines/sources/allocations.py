@@ -65,6 +65,7 @@ def _record(row: Mapping[str, str], cluster: str | None, zone: ZoneInfo) -> dict
         "class": class_ or None,
         "start": start,
         "end": end,
+        "ended": end is not None,
         "gpus": _gpus(row.get("gpus", ""), device),
         "device": device,
         "model": row.get("model") or None,

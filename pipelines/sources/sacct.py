@@ -166,6 +166,7 @@ def _records(jobs: pl.DataFrame, cluster: str, tally: Tally) -> pl.DataFrame:
             tenant=pl.lit(None, pl.String),
             start="start",
             end="end",
+            ended="ended",
             gpus="gpus",
             device=pl.lit(None, pl.String),
             model="model",

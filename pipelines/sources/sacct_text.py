@@ -101,11 +101,12 @@ class _Table:
         frame = pl.DataFrame({"text": lines}, schema={"text": pl.String}).with_row_index("line", first_number)
         frame = frame.filter(pl.col("text").str.strip_chars() != "")
         text = pl.col("text")
-        # `sacct -p` ends each row with a delimiter of its own.
         extra = text.str.count_matches(self._delimiter, literal=True).cast(pl.Int64) + 1 - self._width
-        whole = (extra == 0) | ((extra == 1) & text.str.ends_with(self._delimiter))
-        if self._open_end:
-            whole |= extra > 0
+        if not self._open_end:
+            # `sacct -p` ends each row with a delimiter of its own.
+            ended = (extra == 1) & text.str.ends_with(self._delimiter)
+            frame = frame.with_columns(pl.when(ended).then(text.str.strip_suffix(self._delimiter)).otherwise(text))
+        whole = (extra >= 0) if self._open_end else (extra == 0)
         broken = frame.filter(~whole)
         room = max(_MAX_BROKEN - len(self._broken), 0)
         self._broken.extend(broken.head(room).iter_rows())

@@ -15,6 +15,7 @@ from pipelines.sources.tally import Tally
 from pipelines.tables import SAMPLE_LABELS, TIME, Batch
 
 _NEEDED: Final = ("time", "device")
+_TEXT: Final = (pl.String, pl.Categorical, pl.Enum, pl.Null)
 _MEND: Final = "write it as `gpuledger simulate` does: label columns as text, times as timestamps, metrics as numbers"
 
 
@@ -85,7 +86,7 @@ def _check_schema(path: Path, schema: pl.Schema | dict[str, pl.DataType]) -> Non
         if column == "time":
             good, expected = isinstance(kind, pl.Datetime), "a timestamp"
         elif column in SAMPLE_LABELS:
-            good, expected = kind in {pl.String, pl.Categorical, pl.Enum, pl.Null} or kind.is_integer(), "text"
+            good, expected = isinstance(kind, _TEXT) or kind.is_integer(), "text"
         elif column in BY_KEY:
             good, expected = kind.is_numeric() or kind == pl.Null, "a number"
         else:
