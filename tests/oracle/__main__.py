@@ -9,4 +9,4 @@ from tests.oracle.report import replay
 
 if __name__ == "__main__":
     directory = next(a for a in sys.argv[1:] if a not in ("replay", "--json"))
-    print(json.dumps(replay(directory), indent=1))
+    sys.stdout.write(json.dumps(replay(directory), indent=1) + "\n")

@@ -26,7 +26,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 from tests.oracle.fleet import Fleet, model_fits
 from tests.oracle.mig import Device
@@ -49,7 +48,8 @@ class Lease:
     slices: list[tuple[int, int]] = field(default_factory=list)
 
     def slices_at(self, when: int) -> int:
-        return next((count for at, count in reversed(self.slices) if at <= when), self.slices[0][1] if self.slices else 1)
+        before = [count for at, count in self.slices if at <= when]
+        return before[-1] if before else self.slices[0][1] if self.slices else 1
 
 
 @dataclass(eq=False)
@@ -97,11 +97,11 @@ def hold(fleet: Fleet, seen: Observations, runs: list[Run], settings: Settings) 
             if run.device not in by_id:
                 unknown.append(run)
             for device in by_id.get(run.device, []):
-                found[device].append(_run_lease(run, device, []))
+                found[device].append(run_lease(run, device, []))
             continue
         own = labelled.get(run, [])
         for device, _, _, slices in own:
-            found[device].append(_run_lease(run, device, slices))
+            found[device].append(run_lease(run, device, slices))
         places = {device.unit: (_node_of(fleet, device), model) for device, _, model, _ in own}
         needs += _needs(run, list(places.values()))
     return Holdings(found, needs, unknown, shared)
@@ -191,7 +191,7 @@ def _joined(owner: Claim, stretch: list[_Resolved], settings: Settings) -> bool:
     return True
 
 
-def _run_lease(run: Run, device: Device, slices: list[tuple[int, int]]) -> Lease:
+def run_lease(run: Run, device: Device, slices: list[tuple[int, int]]) -> Lease:
     assert run.end is not None
     return Lease(
         run.workload, run.cluster, run.start, run.end, device, {"cluster": run.cluster, **run.labels}, run, slices

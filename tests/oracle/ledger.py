@@ -17,12 +17,13 @@ Readings
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from tests.oracle.fleet import Card, Fleet
-from tests.oracle.leases import Holdings, Lease
+from tests.oracle.fleet import Card, Fleet, model_fits
+from tests.oracle.leases import Holdings, Lease, run_lease
 from tests.oracle.mig import Device, weights
 from tests.oracle.placement import Placed, place
 from tests.oracle.reading import Inputs, Outage, Run
@@ -83,19 +84,13 @@ class Boards:
         self.flows: dict[str, list[tuple[int, int, Fraction]]] = {}
         self.resets = 0
         for uuid, by_metric in seen.boards.items():
-            counter = [s for s in by_metric["energy"].standing if s.reading.value is not None] if (
-                "energy" in by_metric
-            ) else []
+            counter = by_metric["energy"].values() if "energy" in by_metric else []
             flows = []
-            for before, after in zip(counter, counter[1:], strict=False):
-                assert before.reading.value is not None and after.reading.value is not None
-                rise = after.reading.value - before.reading.value
-                self.resets += rise < 0
-                flows.append((before.start, after.start, rise if rise >= 0 else after.reading.value))
+            for (since, _, before), (at, _, after) in itertools.pairwise(counter):
+                self.resets += after < before
+                flows.append((since, at, after - before if after >= before else after))
             if not counter and "power" in by_metric:
-                for s in by_metric["power"].standing:
-                    if s.reading.value is not None:
-                        flows.append((s.start, s.end, s.reading.value * Fraction(s.end - s.start, 1000)))
+                flows = [(a, b, watts * Fraction(b - a, 1000)) for a, b, watts in by_metric["power"].values()]
             if flows:
                 self.flows[uuid] = flows
 
@@ -127,7 +122,7 @@ class Ledger:
     def instants(self, start: int, end: int, more_edges: set[int]) -> tuple[list[Instant], Placed]:
         """Every elementary interval of [start, end) and what was placed where."""
         edges = sorted({e for e in self._edges() | more_edges if start < e < end} | {start, end})
-        intervals = list(zip(edges, edges[1:], strict=False))
+        intervals = list(itertools.pairwise(edges))
         placed = place(self.fleet, self.holdings, intervals, self._is_down)
         return [self._judge(index, a, b, placed) for index, (a, b) in enumerate(intervals)], placed
 
@@ -166,9 +161,7 @@ class Ledger:
                 now.tenant_down[outage.tenant].append(found)
         return now
 
-    def _judge_card(
-        self, card: Card, now: Instant, joules: Fraction | None, index: int, placed: Placed
-    ) -> None:
+    def _judge_card(self, card: Card, now: Instant, joules: Fraction | None, index: int, placed: Placed) -> None:
         at = now.start
         devices = card.devices(at)
         whole_card_down = any(o.device == card.id for o in self._outages(at))
@@ -192,9 +185,7 @@ class Ledger:
                 now.holdings.append(_holding(lease, card, part * share, ratio, energy and energy * share))
             need = placed.taken[index].get(device)
             if need:
-                labels = {"cluster": need.run.cluster, **need.run.labels}
-                assert need.run.end is not None
-                lease = Lease(need.run.workload, need.run.cluster, need.run.start, need.run.end, device, labels, need.run)
+                lease = run_lease(need.run, device, [])
                 now.holdings.append(_holding(lease, card, part, None, energy))
                 left = Fraction(0)
             if left:
@@ -238,12 +229,11 @@ class Ledger:
         """Gives placed holdings their device's busy ratio where their run holds all of the node."""
         for device, need in placed.taken[index].items():
             card = next(c for c in self.fleet.cards if device in c.all_devices)
-            neighbours = {
-                d for c in self.fleet.cards if c.nodes & card.nodes and c.exists(now.start) for d in c.devices(now.start)
-            }
+            cards = [c for c in self.fleet.cards if c.nodes & card.nodes and c.exists(now.start)]
+            neighbours = {d for c in cards for d in c.devices(now.start)}
             held_by_run = {h.key for h in now.holdings if h.run is need.run}
             down = {d for c in self.fleet.cards for d in c.all_devices if self._is_down(c, d, now.start)}
-            named = {l.device for ls in self.holdings.leases.values() for l in ls if l.run is need.run}
+            named = {o.device for leases in self.holdings.leases.values() for o in leases if o.run is need.run}
             if neighbours <= held_by_run | (down & named):
                 for holding in now.holdings:
                     if holding.key is device:
@@ -268,8 +258,6 @@ class Ledger:
         return [outage for outage in self.inputs.outages if outage.start <= at < outage.end]
 
     def _nameless_outages(self, now: Instant) -> None:
-        from tests.oracle.fleet import model_fits
-
         for outage in [o for o in self._outages(now.start) if not o.device]:
             wanted = outage.gpus
             for state in ("unobserved", "idle"):
@@ -318,6 +306,4 @@ def _outside_holding(run: Run, place_name: str, model: str, amount: Fraction) ->
     assert run.end is not None
     labels = {"cluster": run.cluster, **run.labels, "node": place_name}
     key = (place_name, model)
-    return Holding(
-        run.workload, run.cluster, run.start, run.end, place_name, key, model, amount, None, labels, run
-    )
+    return Holding(run.workload, run.cluster, run.start, run.end, place_name, key, model, amount, None, labels, run)

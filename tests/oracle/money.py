@@ -118,9 +118,19 @@ def classify(
             portions.append(Portion(holding, "reserved", rest))
         elif rest:
             left.append((holding, given, rest))
+    return portions + _beyond_reservations(tenant, left, active, portions)
+
+
+def _beyond_reservations(
+    tenant: Tenant,
+    left: list[tuple[Holding, str | None, Fraction]],
+    active: list[Reservation],
+    reserved: list[Portion],
+) -> list[Portion]:
+    portions: list[Portion] = []
     quota_left = Fraction(0)
     if tenant.quota is not None:
-        quota_left = max(Fraction(0), tenant.quota - sum(p.gpus for p in portions if p.lease_class == "reserved"))
+        quota_left = max(Fraction(0), tenant.quota - sum(p.gpus for p in reserved if p.lease_class == "reserved"))
     for holding, given, rest in left:
         if given == "overflow":
             portions.append(Portion(holding, "overflow", rest))

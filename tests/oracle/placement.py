@@ -55,9 +55,7 @@ def place(
             continue
         candidates = sorted(_candidates(need, fleet), key=lambda pair: ("/row " in pair[1].id, pair[1].id))
 
-        def free(
-            card: Card, device: Device, index: int, leases: Holdings = holdings, so_far: Placed = placed
-        ) -> bool:
+        def free(card: Card, device: Device, index: int, leases: Holdings = holdings, so_far: Placed = placed) -> bool:
             at = intervals[index][0]
             named = any(lease.start <= at < lease.end for lease in leases.leases.get(device, []))
             present = card.exists(at) and device in card.devices(at)

@@ -126,13 +126,13 @@ def _exposition(path: Path, cluster: str, default_at: int | None, inputs: Inputs
             name, labels, rest = _series(row)
             fields = rest.partition(" # ")[0].split()
             value = _number(fields[0])
-            if len(fields) > 2 or (len(fields) == 1 and default_at is None):
-                raise ValueError(row)
             at = default_at if len(fields) == 1 else round(Decimal(fields[1]) * (1000 if in_seconds else 1))
         except (ValueError, IndexError, InvalidOperation):
             inputs.bad_lines += 1
             continue
-        assert at is not None
+        if at is None or len(fields) > 2:
+            inputs.bad_lines += 1
+            continue
         inputs.lines.append(Line(cluster, name, labels, value, at))
 
 
@@ -210,7 +210,7 @@ def _add_job(row: dict[str, str], start: int, end: int | None, cluster: str, inp
     gres = re.findall(r"(?:^|,)gres/gpu(?::([^=,]+))?=(\d+)", row.get("AllocTRES", ""))
     typed = [(name, Fraction(count)) for name, count in gres if name]
     plain = sum(Fraction(count) for name, count in gres if not name)
-    beyond = plain - sum(count for _, count in typed)
+    beyond = plain - sum((count for _, count in typed), Fraction(0))
     needs = (*typed, *([("", beyond)] if beyond > 0 else []))
     if not needs or (end is not None and end <= start):
         return
@@ -219,9 +219,7 @@ def _add_job(row: dict[str, str], start: int, end: int | None, cluster: str, inp
     job = row.get("JobIDRaw") or row["JobID"]
     nodes = tuple(expand_nodes(row.get("NodeList", "")))
     user = row.get("User") or None
-    inputs.runs.append(
-        Run("sacct", cluster, row["JobID"], job, start, end, needs, nodes, "", labels, None, user, None)
-    )
+    inputs.runs.append(Run("sacct", cluster, row["JobID"], job, start, end, needs, nodes, "", labels, None, user, None))
 
 
 def expand_nodes(text: str) -> list[str]:

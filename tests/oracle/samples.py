@@ -35,9 +35,10 @@ Readings
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from fractions import Fraction
@@ -121,6 +122,10 @@ class Series:
         found = self.at(when)
         return found.reading.value if found else None
 
+    def values(self) -> list[tuple[int, int, Fraction]]:
+        """The valid samples, each as (start, end, value)."""
+        return [(s.start, s.end, s.reading.value) for s in self.standing if s.reading.value is not None]
+
 
 @dataclass
 class Scrape:
@@ -175,7 +180,7 @@ def busy_stretches(by_metric: dict[str, Series]) -> list[tuple[int, int]]:
     engine, util = by_metric["engine"], by_metric["util"]
     edges = sorted({edge for series in (engine, util) for s in series.standing for edge in (s.start, s.end)})
     stretches: list[tuple[int, int]] = []
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in itertools.pairwise(edges):
         if engine.value(start) == 0 and (util.value(start) or 0) > 0:
             if stretches and stretches[-1][1] == start:
                 stretches[-1] = (stretches[-1][0], end)
@@ -245,9 +250,7 @@ def _gather(
     return units, boards
 
 
-def _note(
-    readings: dict[int, Reading], at: int, value: Fraction | None, piece: str, claim: Claim | None
-) -> None:
+def _note(readings: dict[int, Reading], at: int, value: Fraction | None, piece: str, claim: Claim | None) -> None:
     reading = readings.setdefault(at, Reading(value))
     if value is not None and (reading.value is None or value < reading.value):
         reading.value = value
@@ -283,7 +286,7 @@ def _valid(line: Line, powered: set[tuple[str, int]]) -> bool:
 def _median_interval(times: list[int]) -> Fraction | None:
     if len(times) < 3:
         return None
-    gaps = sorted(b - a for a, b in zip(times, times[1:], strict=False))
+    gaps = sorted(b - a for a, b in itertools.pairwise(times))
     middle = len(gaps) // 2
     return Fraction(gaps[middle]) if len(gaps) % 2 else Fraction(gaps[middle - 1] + gaps[middle], 2)
 
@@ -322,8 +325,7 @@ def _merge(sources: dict[Source, dict[int, Reading]], settings: Settings) -> lis
     return _reaches(kept, interval)
 
 
-def _reaches(kept: dict[int, Reading], interval: object) -> list[Standing]:
-    assert callable(interval)
+def _reaches(kept: dict[int, Reading], interval: Callable[[int], int]) -> list[Standing]:
     times = sorted(kept)
     standing = []
     for at, following in zip(times, [*times[1:], FOREVER], strict=True):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from pathlib import Path
@@ -216,5 +216,5 @@ def _window(raw: Mapping[str, Any], zone: ZoneInfo) -> tuple[int, int] | None:
         year, month = fields
         following = (year + 1, 1) if month == 12 else (year, month + 1)
         return local_midnight(year, month, 1, zone), local_midnight(*following, 1, zone)
-    after = datetime(*fields) + timedelta(days=1)  # type: ignore[arg-type]
-    return local_midnight(*fields, zone), local_midnight(after.year, after.month, after.day, zone)
+    day = date(*fields)
+    return moment(day.isoformat(), zone), moment((day + timedelta(days=1)).isoformat(), zone)
