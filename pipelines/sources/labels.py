@@ -11,7 +11,9 @@ from typing import Final
 
 _NAME: Final = re.compile(rb"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)\s*")
 _PAIR: Final = re.compile(rb'\s*([a-zA-Z_][a-zA-Z0-9_]*|"(?:[^"\\]|\\.)*")\s*=\s*"((?:[^"\\]|\\.)*)"\s*')
-_QUOTED: Final = re.compile(rb'\s*"((?:[^"\\]|\\.)*)"\s*')
+_QUOTED_NAME: Final = re.compile(rb'\s*"((?:[^"\\]|\\.)*)"\s*(?=[,}])')
+_OPEN: Final = re.compile(rb"\s*{")
+_END: Final = re.compile(rb"\s*}")
 _ESCAPE: Final = re.compile(r'\\([\\"n])')
 _UNESCAPED: Final = {"\\": "\\", '"': '"', "n": "\n"}
 
@@ -25,11 +27,6 @@ def unescape(text: str) -> str:
     if "\\" not in text:
         return text
     return _ESCAPE.sub(lambda match: _UNESCAPED[match[1]], text)
-
-
-def escape(value: str) -> str:
-    """``value`` as it stands between quotes in exposition text."""
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def metric_name(text: bytes) -> tuple[str, int]:
@@ -47,32 +44,25 @@ def metric_name(text: bytes) -> tuple[str, int]:
 def parse_series(text: bytes) -> tuple[str, dict[str, str], int]:
     """Name and labels of the series that ``text`` starts with, and the position behind its brace.
 
-    A name in quotes inside the braces (``{"name",label="value"}``) is read too. A label that is given twice
-    is an error, an empty one is not: it means the same as an absent one, which is for the caller to apply.
+    The name may stand inside the braces, in quotes (``{"name",label="value"}``) or as the label ``__name__``, as
+    ``promtool tsdb dump`` writes it. A label that is given twice is an error, an empty one is not: it means the
+    same as an absent one, which is for the caller to apply.
 
     Raises:
         BadSeriesError: the text is no series with a label block, or is not UTF-8.
     """
-    position = 0
-    name = ""
-    if not text.lstrip().startswith(b"{"):
-        name, position = metric_name(text)
-    else:
-        position = len(text) - len(text.lstrip())
+    nameless = _OPEN.match(text)
+    name, position = ("", nameless.end() - 1) if nameless else metric_name(text)
     if text[position : position + 1] != b"{":
         raise BadSeriesError("line without a label block")
     position += 1
-    if not name:
-        quoted = _QUOTED.match(text, position)
-        if quoted is None:
-            raise BadSeriesError("line without a metric name")
+    quoted = None if name else _QUOTED_NAME.match(text, position)
+    if quoted is not None:
         name, position = unescape(_text(quoted[1])), _skip_comma(text, quoted.end())
     labels: dict[str, str] = {}
-    while text[position : position + 1] != b"}":
+    while (end := _END.match(text, position)) is None:
         pair = _PAIR.match(text, position)
         if pair is None:
-            if text[position:].lstrip().startswith(b"}"):
-                return name, labels, text.index(b"}", position) + 1
             raise BadSeriesError("malformed labels")
         key = _text(pair[1])
         if key.startswith('"'):
@@ -81,7 +71,10 @@ def parse_series(text: bytes) -> tuple[str, dict[str, str], int]:
             raise BadSeriesError("label given twice")
         labels[key] = unescape(_text(pair[2]))
         position = _skip_comma(text, pair.end())
-    return name, labels, position + 1
+    name = name or labels.pop("__name__", "")
+    if not name:
+        raise BadSeriesError("line without a metric name")
+    return name, labels, end.end()
 
 
 def _skip_comma(text: bytes, position: int) -> int:

@@ -52,6 +52,7 @@ def test_one_row_per_time_and_label_set_with_a_column_per_metric(tmp_path: Path)
         ('nvidia_smi_utilization_gpu_ratio{uuid="a"}', "gpu_util_ratio", "0.85", 0.85),
         ('gpuledger_power_watts{uuid="GPU-a"}', "power_watts", "312", 312.0),
         ('{"DCGM_FI_DEV_GPU_UTIL",UUID="GPU-a"}', "gpu_util_ratio", "80", 0.8),
+        ('{__name__="DCGM_FI_DEV_GPU_UTIL",UUID="GPU-a"}', "gpu_util_ratio", "80", 0.8),
     ],
 )
 def test_names_of_each_exporter_in_base_units(
@@ -330,6 +331,15 @@ def test_a_file_that_can_not_be_read_is_one_clear_line(tmp_path: Path, prepare: 
         read_exposition(path, cluster="c")
     assert str(caught.value).startswith(str(path))
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_may_not_be_read_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, *_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(SourceError, match="may not be read by this user"):
+        read_exposition(tmp_path / "m.prom", cluster="c")
 
 
 def test_the_cluster_is_that_of_the_source(tmp_path: Path) -> None:

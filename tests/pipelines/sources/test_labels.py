@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.sources.labels import BadSeriesError, escape, parse_series, unescape
+from exporter.exposition import escape
+from pipelines.sources.labels import BadSeriesError, parse_series, unescape
 
 NAMES = st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,8}", fullmatch=True)
 VALUES = st.text(st.characters(codec="utf-8"))
@@ -34,6 +35,7 @@ def test_a_series_reads_back_as_it_was_written(name: str, labels: dict[str, str]
         ('m{a=""} 1', "m", {"a": ""}),
         ('{"m.n", "a.b"="c"} 1', "m.n", {"a.b": "c"}),
         ('{"m"} 1', "m", {}),
+        ('{__name__="m", a="b"} 1', "m", {"a": "b"}),
     ],
 )
 def test_labels_are_read_as_written(text: str, name: str, labels: dict[str, str]) -> None:
@@ -41,7 +43,10 @@ def test_labels_are_read_as_written(text: str, name: str, labels: dict[str, str]
     assert parse_series(raw) == (name, labels, raw.rindex(b"}") + 1)
 
 
-@pytest.mark.parametrize("text", ["", "m", "m{", "m{a}", 'm{a="x}', 'm{a="x"b="y"}', "{}", 'm{a="x",a="y"}', "m{a=x}"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "m", 'm x{a="b"}', "m{", "m{a}", 'm{a="x}', 'm{a="x"b="y"}', "{}", '{a="b"}', 'm{a="x",a="y"}', "m{a=x}"],
+)
 def test_what_is_no_series_is_said_to_be_none(text: str) -> None:
     with pytest.raises(BadSeriesError):
         parse_series(text.encode())
