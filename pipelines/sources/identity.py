@@ -56,12 +56,12 @@ def identify(labels: Mapping[str, str], cluster: str) -> Identity | None:
         if not node or not index:
             return None
         device = f"{node}/{index}"
-    profile = _first(labels, "GPU_I_PROFILE", "mig_profile")
+    profile = _first(labels, "GPU_I_PROFILE", "gpu_profile", "mig_profile")
     return Identity(
         cluster=cluster,
         node=node,
         device=device,
-        instance=_first(labels, "GPU_I_ID", "mig_instance", "gpu_instance_id") or instance,
+        instance=_first(labels, "GPU_I_ID", "gpu_instance", "gpu_instance_id", "mig_instance") or instance,
         profile=profile,
         model=_first(labels, "modelName", "model"),
         gpu_index=index,

@@ -75,8 +75,8 @@ def known(labels: dict[str, str]) -> dict[str, str]:
                 "gpu": "0",
                 "model": "NVIDIA L4",
                 "node": "n1",
-                "mig_instance": "7",
-                "mig_profile": "1g.6gb",
+                "gpu_instance": "7",
+                "gpu_profile": "1g.6gb",
             },
             {
                 "device": "GPU-a",
@@ -86,6 +86,10 @@ def known(labels: dict[str, str]) -> dict[str, str]:
                 "instance": "7",
                 "profile": "1g.6gb",
             },
+        ),
+        (
+            {"uuid": "GPU-a", "mig_instance": "7", "mig_profile": "1g.6gb"},
+            {"device": "GPU-a", "instance": "7", "profile": "1g.6gb"},
         ),
         # no UUID
         ({"gpu": "3", "Hostname": "n1"}, {"device": "n1/3", "index": "3", "node": "n1"}),
