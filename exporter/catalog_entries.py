@@ -381,4 +381,12 @@ _MODES = (
            "nvmlDeviceGetComputeRunningProcesses_v3", smi="compute_apps"),
 )  # fmt: skip
 
-ENTRIES = _ACTIVITY + _MEMORY + _POWER + _TEMPERATURE + _CLOCKS + _THROTTLE + _PCIE + _NVLINK + _ERRORS + _MODES
+_OWNERSHIP = (
+    _metric("owner_share_ratio", "gauge", "ratio",
+            "Share of a card or MIG instance that the owner in the labels holds; an idle holder counts.", (0, 1),
+            scope="instance"),
+)  # fmt: skip
+
+ENTRIES = (
+    _ACTIVITY + _MEMORY + _POWER + _TEMPERATURE + _CLOCKS + _THROTTLE + _PCIE + _NVLINK + _ERRORS + _MODES + _OWNERSHIP
+)

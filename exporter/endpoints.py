@@ -1,0 +1,128 @@
+"""``/metrics``, ``/livez`` and ``/readyz``: answered from the last pass, never from the GPUs."""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from prometheus_client import ProcessCollector
+
+from exporter.exposition import END, OPENMETRICS_TYPE, TEXT_TYPE, Family, Page, Renderer, labels
+from exporter.families import age_family
+from exporter.sampler import STALE_INTERVALS
+from exporter.server import Request, Response
+from exporter.snapshot import Snapshot
+
+_STUCK_INTERVALS = 10
+
+
+class Builder(Protocol):
+    """Something that makes families from a snapshot."""
+
+    def build(self, snapshot: Snapshot) -> Iterable[Family]:
+        """The families."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Published:
+    page: Page
+    snapshot: Snapshot
+    at: float
+
+
+class Endpoints:
+    """Holds the last page and answers for it.
+
+    Args:
+        builders: whose families make a page.
+        interval: seconds between passes, by which readiness and staleness are judged.
+        connections: how many connections the server has open, for its metric.
+    """
+
+    def __init__(
+        self,
+        builders: Iterable[Builder],
+        *,
+        interval: float,
+        clock: Callable[[], float] = time.monotonic,
+        connections: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._builders, self._interval, self._clock = tuple(builders), interval, clock
+        self._renderer = Renderer()
+        self._published: _Published | None = None
+        self._good_at: float | None = None
+        self._started_at = clock()
+        self._process = ProcessCollector(registry=None)
+        self._connections = connections
+        self._scrapes = 0
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """Render a snapshot and serve it from now on."""
+        families = (family for builder in self._builders for family in builder.build(snapshot))
+        now = self._clock()
+        self._published = _Published(self._renderer.render(families), snapshot, now)
+        if snapshot.good:
+            self._good_at = now
+
+    def answer(self, request: Request) -> Response:
+        """The response to a request."""
+        if request.path == "/metrics":
+            return self._metrics(request)
+        if request.path == "/livez":
+            return self._livez()
+        if request.path == "/readyz":
+            return self._readyz()
+        if request.path == "/":
+            return Response(200, b"gpuledger exporter: /metrics /livez /readyz\n")
+        return Response(404, b"there are /metrics, /livez and /readyz\n")
+
+    def _livez(self) -> Response:
+        # The sampler's own thread never calls a driver: if it stands still, only a restart helps.
+        last = self._published.at if self._published else self._started_at
+        stuck = self._clock() - last > _STUCK_INTERVALS * self._interval
+        return Response(503, b"no pass ended in ten intervals\n") if stuck else Response(200, b"ok\n")
+
+    def _readyz(self) -> Response:
+        if self._good_at is None:
+            return Response(503, b"no good pass yet: see the log for what the driver said\n")
+        if self._clock() - self._good_at > STALE_INTERVALS * self._interval:
+            return Response(503, b"the newest samples are older than three intervals\n")
+        return Response(200, b"ok\n")
+
+    def _metrics(self, request: Request) -> Response:
+        self._scrapes += 1
+        openmetrics = "application/openmetrics-text" in request.headers.get("accept", "")
+        gzipped = _accepts_gzip(request.headers.get("accept-encoding", ""))
+        content_type = OPENMETRICS_TYPE if openmetrics else TEXT_TYPE
+        tail = self._tail().body(openmetrics=openmetrics, gzipped=False) + (END if openmetrics else b"")
+        body = self._published.page.body(openmetrics=openmetrics, gzipped=gzipped) if self._published else b""
+        if gzipped:
+            # Gzip members may follow one another, so the page is compressed once a pass and only the tail each time.
+            tail = gzip.compress(tail, compresslevel=1)
+        return Response(200, body + tail, content_type, gzipped)
+
+    def _tail(self) -> Page:
+        """What is only known at the time of the scrape."""
+        families = [
+            Family("gpuledger_scrapes_total", "counter", "Scrapes of /metrics.", [("", self._scrapes)]),
+            Family("gpuledger_open_connections", "gauge", "Connections open now.", [("", self._connections())]),
+        ]
+        if self._published:
+            snapshot = self._published.snapshot
+            families.append(age_family(snapshot.node, snapshot.cards, self._clock()))
+        for metric in self._process.collect():
+            samples = [(labels(sample.labels), sample.value) for sample in metric.samples]
+            name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+            families.append(Family(name, metric.type, metric.documentation, samples))
+        return Renderer().render(families)
+
+
+def _accepts_gzip(header: str) -> bool:
+    for part in header.lower().split(","):
+        name, _, parameters = part.strip().partition(";")
+        if name in {"gzip", "*"}:
+            return parameters.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
+    return False

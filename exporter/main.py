@@ -1,0 +1,263 @@
+"""``gpuledger exporter``: the command line of the exporter."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+from exporter.dcgm_names import DcgmFamilies, default_counters, load_counters
+from exporter.devices import Backend, BackendError
+from exporter.endpoints import Builder, Endpoints
+from exporter.errors import UsageError, WorkError
+from exporter.exposition import Renderer
+from exporter.families import FamilyBuilder
+from exporter.owners.claims import Adapter
+from exporter.owners.kubernetes import SOCKET, KubernetesAdapter
+from exporter.owners.kubernetes_api import SERVICE_ACCOUNT, KubernetesApi
+from exporter.owners.processes import ProcessAdapter
+from exporter.owners.slurm import CGROUP_ROOT, GPUSTAT, SlurmAdapter
+from exporter.owners.slurm_jobs import SlurmJobs
+from exporter.owners.static import StaticAdapter
+from exporter.sampler import Sampler
+from exporter.server import Server
+from exporter.web_config import load_web_config
+
+_LOG = logging.getLogger(__name__)
+DEFAULT_LISTEN: Final = "0.0.0.0:9836"
+OWNERS: Final = ("kubernetes", "slurm", "static", "processes")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the exporter, with an example."""
+    parser.epilog = (
+        "example:\n"
+        "  gpuledger exporter --listen 127.0.0.1:9836 --fake fleet.yaml\n"
+        "  gpuledger exporter --dcgm-names --web-config web.yml"
+    )
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument(
+        "--listen", default=DEFAULT_LISTEN, metavar="HOST:PORT", help=f"where to serve (default {DEFAULT_LISTEN})"
+    )
+    parser.add_argument(
+        "--interval",
+        type=_seconds,
+        default=15.0,
+        metavar="TIME",
+        help="time between passes, as 15s or 1m (default 15s)",
+    )
+    parser.add_argument("--once", action="store_true", help="print one pass to stdout and exit")
+    parser.add_argument("--expect", type=int, metavar="N", help="how many GPUs this node should have")
+    parser.add_argument(
+        "--node-name", metavar="NAME", help="value of the node label (default $NODE_NAME, else host name)"
+    )
+    gpus = parser.add_argument_group("GPUs")
+    gpus.add_argument(
+        "--backend", choices=("auto", "nvml", "dcgm"), default="auto", help="auto: DCGM if a host engine answers"
+    )
+    gpus.add_argument("--dcgm-address", metavar="HOST:PORT|SOCKET", help="DCGM host engine (default 127.0.0.1:5555)")
+    gpus.add_argument(
+        "--fake", type=Path, metavar="FLEET.yaml", help="pretend to have the GPUs that the file describes"
+    )
+    _add_owner_arguments(parser.add_argument_group("owners"))
+    names = parser.add_argument_group("names and serving")
+    names.add_argument("--dcgm-names", action="store_true", help="add dcgm-exporter's names, labels and units")
+    names.add_argument(
+        "--counters", type=Path, metavar="FILE", help="dcgm-exporter's counters CSV; implies --dcgm-names"
+    )
+    names.add_argument(
+        "--web-config", type=Path, metavar="FILE", help="TLS and basic auth, as Prometheus's web.config.file"
+    )
+    names.add_argument(
+        "--max-connections", type=int, default=2048, metavar="N", help="connections at a time (default 2048)"
+    )
+
+
+def _add_owner_arguments(group: Any) -> None:
+    group.add_argument(
+        "--owners",
+        default="auto",
+        metavar="LIST",
+        help=f"sources in order of trust, from {', '.join(OWNERS)}; auto: those that are there; none",
+    )
+    group.add_argument("--owner-labels", action="store_true", help="put the owner's labels on every device series")
+    group.add_argument("--pod-resources-socket", type=Path, default=SOCKET, metavar="PATH", help=f"default {SOCKET}")
+    group.add_argument("--pod-labels", default="", metavar="LIST", help="pod labels to carry, from the API server")
+    group.add_argument(
+        "--gpustat-dir", type=Path, default=GPUSTAT, metavar="DIR", help=f"Slurm prolog files ({GPUSTAT})"
+    )
+    group.add_argument("--job-map-dir", type=Path, metavar="DIR", help="dcgm-exporter's HPC job mapping folder")
+    group.add_argument("--cgroup-root", type=Path, default=CGROUP_ROOT, metavar="DIR", help=f"default {CGROUP_ROOT}")
+    group.add_argument(
+        "--proc", type=Path, default=Path("/proc"), metavar="DIR", help="the host's /proc (default /proc)"
+    )
+    group.add_argument("--static-owners", type=Path, metavar="FILE", help="a file that names owners; see the docs")
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|)", text.strip())
+    if not match:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 15s, 500ms or 1m")
+    seconds = float(match[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0, "": 1.0}[match[2]]
+    if not 0.1 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError("an interval is between 100ms and 60m")
+    return seconds
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT. Raises UsageError, ConfigError, BackendError."""
+    host, port = _address(args.listen)
+    settings = load_web_config(args.web_config) if args.web_config else None
+    node = args.node_name or os.environ.get("NODE_NAME") or socket.gethostname()
+    builders = _builders(args)
+    sampler = Sampler(_backend(args), _adapters(args, node), node=node, interval=args.interval, expected=args.expect)
+    if args.once:
+        return _print_one_pass(sampler, builders)
+    endpoints = Endpoints(builders, interval=args.interval, connections=lambda: server.connections)
+    server = Server(endpoints.answer, settings, max_connections=args.max_connections)
+    asyncio.run(_serve(server, sampler, endpoints, host, port, secure=bool(settings and settings.tls)))
+    return 0
+
+
+async def _serve(server: Server, sampler: Sampler, endpoints: Endpoints, host: str, port: int, *, secure: bool) -> None:
+    stop = threading.Event()
+    ended = asyncio.Event()
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signal_number, ended.set)
+    try:
+        await server.start(host or None, port)
+    except OSError as error:
+        raise WorkError(f"{host}:{port}: {error.strerror or error}; choose another with --listen") from error
+    threading.Thread(target=sampler.run, args=(endpoints.publish, stop), name="sampler", daemon=True).start()
+    scheme = "https" if secure else "http"
+    print(f"serving {scheme}://{host or '[::]'}:{server.port}/metrics ({sampler.backend.name})", file=sys.stderr)  # noqa: T201
+    await ended.wait()
+    stop.set()
+    sampler.close()
+    await server.stop()
+
+
+def _print_one_pass(sampler: Sampler, builders: list[Builder]) -> int:
+    snapshot = sampler.run_pass()
+    page = Renderer().render(family for builder in builders for family in builder.build(snapshot))
+    sys.stdout.write(page.body(openmetrics=False, gzipped=False).decode())
+    sampler.close()
+    return 0 if snapshot.good else 1
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"--listen {text}: HOST:PORT was expected, for example 127.0.0.1:9836")
+    return host.strip("[]"), int(port)
+
+
+def _builders(args: argparse.Namespace) -> list[Builder]:
+    builders: list[Builder] = [FamilyBuilder(owner_labels=args.owner_labels)]
+    if args.counters:
+        counters = load_counters(args.counters)
+        if counters.unknown:
+            _LOG.warning("%s: not exposed, for want of a metric: %s", args.counters, ", ".join(counters.unknown))
+        builders.append(DcgmFamilies(counters, owner_labels=args.owner_labels))
+    elif args.dcgm_names:
+        builders.append(DcgmFamilies(default_counters(), owner_labels=args.owner_labels))
+    return builders
+
+
+def _backend(args: argparse.Namespace) -> Backend:
+    from exporter.nvml import NvmlBackend  # noqa: PLC0415  bindings take a tenth of a second to import
+
+    if args.fake:
+        from exporter.fake_nvml import FakeNvml  # noqa: PLC0415
+        from exporter.fleet import load_fleet  # noqa: PLC0415
+
+        return NvmlBackend(FakeNvml(load_fleet(args.fake)))
+    if args.backend != "nvml":
+        from exporter.dcgm import DcgmBackend  # noqa: PLC0415
+
+        try:
+            return DcgmBackend.connect(args.dcgm_address, interval=args.interval)
+        except BackendError as error:
+            if args.backend == "dcgm":
+                raise
+            _LOG.info("no DCGM (%s): reading NVML", error)
+    return NvmlBackend()
+
+
+def _adapters(args: argparse.Namespace, node: str) -> list[Adapter]:
+    """The owner adapters in order of trust."""
+    wanted = [name.strip() for name in args.owners.split(",") if name.strip()]
+    for name in wanted:
+        if name not in (*OWNERS, "auto", "none"):
+            raise UsageError(f"--owners: {name!r} is no source; use {', '.join(OWNERS)}, auto or none")
+    if "none" in wanted:
+        return []
+    if "auto" in wanted or not wanted:
+        wanted = [name for name in OWNERS if _is_there(name, args)]
+    makers = {"kubernetes": _kubernetes, "slurm": _slurm, "static": _static, "processes": _processes}
+    return [makers[name](args, node) for name in wanted]
+
+
+def _is_there(name: str, args: argparse.Namespace) -> bool:
+    """Whether this node looks like it has a source."""
+    if name == "kubernetes":
+        return bool(args.pod_resources_socket.exists())
+    if name == "slurm":
+        cgroups = [args.cgroup_root / "system.slice/slurmstepd.scope", args.cgroup_root / "devices/slurm"]
+        return bool(args.job_map_dir or any(path.exists() for path in [args.gpustat_dir, *cgroups]))
+    if name == "static":
+        return args.static_owners is not None
+    return not args.fake
+
+
+def _kubernetes(args: argparse.Namespace, node: str) -> Adapter:
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host or not (SERVICE_ACCOUNT / "token").exists():
+        return KubernetesAdapter(args.pod_resources_socket)
+    host = f"[{host}]" if ":" in host else host
+    wanted = [label.strip() for label in args.pod_labels.split(",") if label.strip()]
+    api = KubernetesApi(f"https://{host}:{port}", node, pod_labels=wanted)
+    return KubernetesAdapter(args.pod_resources_socket, pods=api.pods, dra_devices=api.dra_devices)
+
+
+def _slurm(args: argparse.Namespace, node: str) -> Adapter:
+    return SlurmAdapter(
+        gpustat=args.gpustat_dir, job_map=args.job_map_dir, cgroup_root=args.cgroup_root, jobs=SlurmJobs(node)
+    )
+
+
+def _static(args: argparse.Namespace, node: str) -> Adapter:
+    del node
+    if args.static_owners is None:
+        raise UsageError("--owners static: give the file with --static-owners FILE")
+    return StaticAdapter(args.static_owners)
+
+
+def _processes(args: argparse.Namespace, node: str) -> Adapter:
+    del node
+    return ProcessAdapter(args.proc)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """``python -m exporter.main``: the exporter alone, without the front door."""
+    parser = argparse.ArgumentParser(prog="gpuledger exporter")
+    add_arguments(parser)
+    args = parser.parse_args(argv)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    try:
+        return run(args)
+    except (UsageError, WorkError) as error:
+        print(f"gpuledger exporter: {error}", file=sys.stderr)  # noqa: T201
+        return error.exit_status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,198 @@
+"""The NVML backend: every catalogue metric that a card supports, through nvidia-ml-py."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import pynvml
+
+from exporter.devices import BackendError, Device, GpuInstance, MigDevice, Reading, XidEvent
+from exporter.nvml_probe import CardProbe
+
+_XID_CRITICAL: Final = 8
+_NO_INSTANCE: Final = 0xFFFFFFFF
+_T = TypeVar("_T")
+
+
+class NvmlBackend:
+    """Reads cards through ``api``, which is the ``pynvml`` module or an object with its functions."""
+
+    name = "nvml"
+
+    def __init__(self, api: Any = pynvml, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._api, self._clock = api, clock
+        self._probes: dict[str, tuple[Device, CardProbe]] = {}
+        self._handles: dict[str, Any] = {}
+        self._event_set: Any = None
+        self._lock = threading.Lock()
+        self.driver_version = ""
+        self._start()
+
+    def _start(self) -> None:
+        try:
+            self._api.nvmlInit()
+            self.driver_version = _text(self._api.nvmlSystemGetDriverVersion())
+        except pynvml.NVMLError as error:
+            raise BackendError(f"NVML: {error}; install the NVIDIA driver, or use --fake FLEET.yaml") from error
+
+    def discover(self) -> list[Device]:
+        """The cards that answer, with their MIG layout; one that doesn't answer is left out."""
+        try:
+            count = self._api.nvmlDeviceGetCount()
+        except pynvml.NVMLError as error:
+            raise BackendError(f"NVML: {error}") from error
+        devices, handles = [], {}
+        for index in range(count):
+            try:
+                handle = self._api.nvmlDeviceGetHandleByIndex(index)
+                device = self._describe(index, handle)
+            except pynvml.NVMLError:
+                continue
+            devices.append(device)
+            handles[device.uuid] = handle
+        with self._lock:
+            changed = handles.keys() != self._handles.keys()
+            self._handles = handles
+            self._probes = {uuid: kept for uuid, kept in self._probes.items() if uuid in handles}
+        if changed or self._event_set is None:
+            self._listen(handles)
+        return devices
+
+    def _describe(self, index: int, handle: Any) -> Device:
+        api = self._api
+        mig = _or_none(lambda: api.nvmlDeviceGetMigMode(handle)[0]) == 1
+        return Device(
+            uuid=_text(api.nvmlDeviceGetUUID(handle)),
+            index=index,
+            minor=_or_none(lambda: int(api.nvmlDeviceGetMinorNumber(handle))),
+            pci_bus_id=_text(api.nvmlDeviceGetPciInfo(handle).busId).upper(),
+            model=_text(api.nvmlDeviceGetName(handle)),
+            serial=_or_none(lambda: _text(api.nvmlDeviceGetSerial(handle))) or "",
+            mig=mig,
+            instances=self._instances(handle) if mig else (),
+        )
+
+    def _instances(self, handle: Any) -> tuple[GpuInstance, ...]:
+        members: dict[int, list[MigDevice]] = {}
+        profiles: dict[int, str] = {}
+        for mig_handle in self._mig_handles(handle):
+            gpu_instance = int(self._api.nvmlDeviceGetGpuInstanceId(mig_handle))
+            compute = _or_none(lambda: str(self._api.nvmlDeviceGetComputeInstanceId(mig_handle)))  # noqa: B023
+            uuid = _text(self._api.nvmlDeviceGetUUID(mig_handle))
+            members.setdefault(gpu_instance, []).append(MigDevice(uuid, compute or "0"))
+            profiles.setdefault(gpu_instance, mig_profile(_text(self._api.nvmlDeviceGetName(mig_handle))))
+        return tuple(GpuInstance(str(number), profiles[number], tuple(members[number])) for number in sorted(members))
+
+    def _mig_handles(self, handle: Any) -> list[Any]:
+        count = _or_none(lambda: int(self._api.nvmlDeviceGetMaxMigDeviceCount(handle))) or 0
+        handles = []
+        for index in range(count):
+            try:
+                handles.append(self._api.nvmlDeviceGetMigDeviceHandleByIndex(handle, index))
+            except pynvml.NVMLError:  # an empty slot
+                continue
+        return handles
+
+    def read(self, device: Device) -> Reading:
+        """One pass over one card. Raises DeviceLost."""
+        with self._lock:
+            known, probe = self._probes.get(device.uuid, (None, None))
+            handle = self._handles.get(device.uuid)
+        if probe is None or known != device:
+            # A new MIG layout changes what the card supports, so its capabilities are found afresh.
+            if probe is not None:
+                probe.close()
+            handles = self._mig_handles(handle) if device.mig else []
+            probe = CardProbe(self._api, handle, device, self._first_of_each_instance(handles), self._clock)
+            with self._lock:
+                self._probes[device.uuid] = (device, probe)
+        return probe.read()
+
+    def _first_of_each_instance(self, mig_handles: list[Any]) -> dict[str, Any]:
+        first: dict[str, Any] = {}
+        for mig_handle in mig_handles:
+            first.setdefault(str(self._api.nvmlDeviceGetGpuInstanceId(mig_handle)), mig_handle)
+        return first
+
+    def _listen(self, handles: dict[str, Any]) -> None:
+        """Ask for XIDs of every card; drivers without events (Windows, some vGPUs) have none to give."""
+        try:
+            event_set = self._api.nvmlEventSetCreate()
+        except pynvml.NVMLError:
+            return
+        for handle in handles.values():
+            try:
+                if self._api.nvmlDeviceGetSupportedEventTypes(handle) & _XID_CRITICAL:
+                    self._api.nvmlDeviceRegisterEvents(handle, _XID_CRITICAL, event_set)
+            except pynvml.NVMLError:
+                continue
+        # The old set is not freed: a thread may be waiting on it, and NVML frees it at shutdown.
+        self._event_set = event_set
+
+    def wait_for_xids(self, timeout_seconds: float) -> list[XidEvent]:
+        """XIDs that arrived; waits up to the timeout for the first."""
+        events: list[XidEvent] = []
+        event_set = self._event_set
+        if event_set is None:
+            return events
+        timeout = int(timeout_seconds * 1000)
+        while True:
+            try:
+                event = self._api.nvmlEventSetWait_v2(event_set, timeout)
+            except pynvml.NVMLError:
+                return events
+            uuid = self._uuid_of(event.device)
+            if uuid and event.eventType & _XID_CRITICAL:
+                instance = None if event.gpuInstanceId >= _NO_INSTANCE else str(event.gpuInstanceId)
+                events.append(XidEvent(uuid, int(event.eventData), instance))
+            timeout = 0
+
+    def _uuid_of(self, handle: Any) -> str | None:
+        # A card that was just lost no longer tells its UUID, but its handle is one of those known.
+        for uuid, known in self._handles.items():
+            if known is handle or (_address(known) is not None and _address(known) == _address(handle)):
+                return uuid
+        return _or_none(lambda: _text(self._api.nvmlDeviceGetUUID(handle)))
+
+    def reopen(self) -> None:
+        """Start the driver library afresh, so that a card that came back is seen."""
+        self.close()
+        self._start()
+
+    def close(self) -> None:
+        """Release the library; errors are of no use any more."""
+        with self._lock:
+            self._probes, self._handles, self._event_set = {}, {}, None
+        with contextlib.suppress(pynvml.NVMLError):
+            self._api.nvmlShutdown()
+
+
+def mig_profile(name: str) -> str:
+    """The GPU instance's profile in a MIG device's name: "NVIDIA A100 MIG 1c.3g.20gb" → "3g.20gb"."""
+    match = re.search(r"MIG (?:\d+c\.)?(\S+)$", name)
+    return match[1] if match else ""
+
+
+def _or_none(read: Callable[[], _T]) -> _T | None:
+    try:
+        return read()
+    except pynvml.NVMLError:
+        return None
+
+
+def _text(value: str | bytes) -> str:
+    # nvidia-ml-py before version 12 returns bytes.
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _address(handle: Any) -> int | None:
+    try:
+        return ctypes.cast(handle, ctypes.c_void_p).value
+    except (TypeError, ctypes.ArgumentError):
+        return None

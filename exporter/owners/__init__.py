@@ -1,0 +1,1 @@
+"""Who holds each device: what the adapters claim, and how their claims become shares."""

@@ -1,0 +1,169 @@
+"""The running jobs of this node as ``squeue --json`` (or ``scontrol``) tells them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+_LOG = logging.getLogger(__name__)
+_REFRESH_SECONDS: Final = 60.0
+_HOLDING: Final = {"RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "SIGNALING", "STAGE_OUT", "CONFIGURING"}
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """Who a job runs for."""
+
+    user: str = ""
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """The jobs of this node.
+
+    Args:
+        facts: by job id.
+        minors: minor numbers of the GPUs that Slurm says it gave the job here.
+        known: whether squeue answered; if not, every job id that is found elsewhere is believed.
+    """
+
+    facts: dict[str, JobFacts] = field(default_factory=dict)
+    minors: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    known: bool = False
+
+    def may_run(self, job: str) -> bool:
+        """Whether a job id found on the node can be of a running job: files of ended jobs linger."""
+        return not self.known or job in self.facts
+
+
+class SlurmJobs:
+    """Asks ``squeue --json`` now and then, then ``scontrol show jobs --json``; both need no privilege."""
+
+    def __init__(
+        self,
+        node: str,
+        *,
+        run: Callable[[Sequence[str]], str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._node, self._run, self._clock = node, run or _run, clock
+        self._jobs, self._read_at = Jobs(), -_REFRESH_SECONDS
+
+    def __call__(self) -> Jobs:
+        """The jobs, at most a minute old; without an answer, none are known."""
+        if self._clock() - self._read_at >= _REFRESH_SECONDS:
+            self._read_at = self._clock()
+            self._jobs = self._read()
+        return self._jobs
+
+    def _read(self) -> Jobs:
+        for command in (["squeue", "--json", f"--nodelist={self._node}"], ["scontrol", "show", "jobs", "--json"]):
+            try:
+                return parse_jobs(json.loads(self._run(command)), self._node)
+            except (OSError, ValueError, KeyError, TypeError, subprocess.SubprocessError) as error:
+                _LOG.info("%s: %s", command[0], error)
+        return Jobs()
+
+
+def _run(command: Sequence[str]) -> str:
+    program = shutil.which(command[0])
+    if program is None:
+        raise FileNotFoundError(f"{command[0]} is not installed")
+    done = subprocess.run(  # noqa: S603  a fixed command line
+        [program, *command[1:]], capture_output=True, text=True, timeout=10, check=True
+    )
+    return done.stdout
+
+
+def parse_jobs(document: dict[str, Any], node: str) -> Jobs:
+    """The jobs on ``node`` in an answer of Slurm's JSON (any data_parser from 21.08 on)."""
+    facts: dict[str, JobFacts] = {}
+    minors: dict[str, tuple[str, ...]] = {}
+    names = {node, node.partition(".")[0]}
+    for job in document["jobs"]:
+        state = job.get("job_state") or []
+        states = {state} if isinstance(state, str) else set(state)
+        nodes = _nodes(job)
+        if not states & _HOLDING or (nodes and not names & set(nodes)):
+            continue
+        for number in _ids(job):
+            facts[number] = JobFacts(
+                str(job.get("user_name") or job.get("user_id") or ""),
+                str(job.get("account") or ""),
+                str(job.get("partition") or ""),
+                str(job.get("qos") or ""),
+            )
+        detail = job.get("gres_detail") or []
+        position = next(
+            (place for place, name in enumerate(nodes) if name in {node, node.split(".", maxsplit=1)[0]}), None
+        )
+        if position is not None and position < len(detail):
+            minors[str(job["job_id"])] = tuple(gpu_minors(detail[position]))
+    return Jobs(facts, minors, known=True)
+
+
+def _ids(job: dict[str, Any]) -> Iterator[str]:
+    """The names of one job: its id, the SLUID of Slurm 26.05, and the form array_task."""
+    yield str(job["job_id"])
+    if job.get("sluid"):
+        yield str(job["sluid"])
+    array, task = (_number(job.get(key)) for key in ("array_job_id", "array_task_id"))
+    if array and task is not None:
+        yield f"{array}_{task}"
+
+
+def _number(value: Any) -> int | None:
+    """Slurm's JSON has plain numbers in old versions and {set, infinite, number} in new ones."""
+    if isinstance(value, dict):
+        return value.get("number") if value.get("set") else None
+    return value if isinstance(value, int) else None
+
+
+def _nodes(job: dict[str, Any]) -> list[str]:
+    resources = job.get("job_resources") or {}
+    nodes = resources.get("nodes")
+    if isinstance(nodes, dict):
+        allocation = nodes.get("allocation") or []
+        return [str(entry.get("name")) for entry in allocation] or expand_nodes(str(nodes.get("list") or ""))
+    return expand_nodes(str(nodes or job.get("nodes") or ""))
+
+
+def expand_nodes(text: str) -> list[str]:
+    """A Slurm host list as host names: "gpu[1-2,07],login" → gpu1, gpu2, gpu07, login."""
+    names: list[str] = []
+    for part in re.findall(r"[^,\[\]]+(?:\[[^\]]*\][^,\[\]]*)*", text):
+        expanded = [""]
+        for piece in re.split(r"(\[[^\]]*\])", part):
+            if not piece.startswith("["):
+                expanded = [name + piece for name in expanded]
+                continue
+            expanded = [name + number for name in expanded for number in _range(piece[1:-1])]
+        names.extend(expanded)
+    return names
+
+
+def _range(text: str) -> list[str]:
+    numbers: list[str] = []
+    for piece in text.split(","):
+        first, _, last = piece.partition("-")
+        numbers.extend(str(number).zfill(len(first)) for number in range(int(first), int(last or first) + 1))
+    return numbers
+
+
+def gpu_minors(detail: str) -> list[str]:
+    """The minor numbers in a gres detail: "gpu:a100:2(IDX:0,3),gpu:v100:1(IDX:5)" → 0, 3, 5."""
+    minors = []
+    for kind, indices in re.findall(r"(?:^|,)(\w+)[^,()]*(?:\([^)]*?IDX:([^)]*)\))", detail):
+        if kind == "gpu" and indices:
+            minors.extend(_range(indices))
+    return minors
