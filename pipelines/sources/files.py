@@ -45,12 +45,6 @@ def open_source(path: Path) -> Iterator[BinaryIO]:
         raise SourceError(str(path), f"could not be read ({error.strerror or error})", "check the disk") from None
 
 
-def read_text(path: Path) -> str:
-    """The whole of a small text file; a BOM is dropped and bytes that are not UTF-8 become U+FFFD."""
-    with open_source(path) as stream:
-        return stream.read().decode("utf-8-sig", errors="replace")
-
-
 def line_blocks(stream: BinaryIO | io.BufferedIOBase, tally: Tally) -> Iterator[tuple[int, list[bytes]]]:
     """Blocks of whole lines without their newline, each with the number of its first line (from 1).
 

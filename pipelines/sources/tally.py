@@ -25,10 +25,6 @@ class Tally:
         counted, first = self._problems.get((code, reason), (0, line))
         self._problems[code, reason] = (counted + count, first)
 
-    def count(self, code: str = "bad_line") -> int:
-        """How many problems of ``code`` were seen."""
-        return sum(counted for (its_code, _), (counted, _) in self._problems.items() if its_code == code)
-
     def findings(self) -> list[Finding]:
         """One finding per code and reason, in the order in which they were first seen."""
         return [
