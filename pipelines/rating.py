@@ -12,6 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
+import numpy as np
 import polars as pl
 
 from pipelines.classes import CLASSES, Class, Outage, Piece, Reserved, ReservedStretch, Segment, classify
@@ -20,6 +21,7 @@ from pipelines.instants import HOUR_MS, from_ms, to_ms
 from pipelines.intervals import Interval
 from pipelines.metering import Metered
 from pipelines.observations import PPB
+from pipelines.periods import local_midnights
 from pipelines.rates import RateCard
 from pipelines.tables import Finding
 from pipelines.tenancy import tenancy
@@ -152,18 +154,20 @@ class Rated:
 def rate(metered: Metered, config: Config, within: Interval) -> Rated:
     """Rate what was metered within a period, given in ms."""
     card = RateCard(config)
+    midnights = local_midnights(from_ms(within[0]), from_ms(within[1]), config.timezone)
+    cuts = sorted({*card.edges, *(to_ms(t) for t in midnights)})
     usage = clipped(metered.usage, within)
     findings: list[Finding] = []
     fleet = _fleet(usage, card)
     owners = tenancy(metered.leases, config)
-    allocated = _attributed(usage, metered.leases, owners, card)
+    allocated = _attributed(usage, metered.leases, owners)
     tenants: dict[str | None, TenantUse] = defaultdict(TenantUse)
     _sum_held(allocated, card, tenants)
     charges: list[Charge] = []
     for tenant in sorted({t for t in allocated["payer"].unique() if t} | {r.tenant for r in config.reservations}):
         rows = allocated.filter(pl.col("payer") == tenant)
-        charges += _tenant(tenant, rows, metered, config, card, within, tenants)
-    charges += _nobodys(allocated.filter(pl.col("payer").is_null()), card, tenants)
+        charges += _tenant(tenant, rows, metered, config, card, cuts, within, tenants)
+    charges += _nobodys(allocated.filter(pl.col("payer").is_null()), card, cuts, tenants)
     findings += _unpriced(usage, card)
     if None in tenants and tenants[None].held.allocated:
         findings.append(_unresolved(allocated))
@@ -189,14 +193,16 @@ def clipped(usage: pl.DataFrame, within: Interval) -> pl.DataFrame:
     )
 
 
-def _priced_at(card: RateCard) -> pl.Expr:
-    """Return which stretch between changes of rates a row lies in."""
-    return pl.sum_horizontal(pl.lit(0), *((pl.col("start") >= edge).cast(pl.Int32) for edge in card.edges)).alias("stretch")
+def _with_stretch(rows: pl.DataFrame, edges: list[int]) -> pl.DataFrame:
+    """Add ``stretch``: which stretch between the (sorted) edges a row starts in."""
+    return rows.with_columns(
+        pl.Series("stretch", np.searchsorted(np.array(edges, np.int64), rows["start"].to_numpy(), side="right"))
+    )
 
 
 def _fleet(usage: pl.DataFrame, card: RateCard) -> FleetUse:
     sums = (
-        usage.with_columns(_priced_at(card))
+        _with_stretch(usage, card.edges)
         .group_by("state", "model", "owner", "stretch", "weight_num", "weight_den")
         .agg(ms=(pl.col("end") - pl.col("start")).sum(), at=pl.col("start").min())
     )
@@ -224,7 +230,7 @@ def _fleet(usage: pl.DataFrame, card: RateCard) -> FleetUse:
     )
 
 
-def _attributed(usage: pl.DataFrame, leases: pl.DataFrame, owners: pl.DataFrame, card: RateCard) -> pl.DataFrame:
+def _attributed(usage: pl.DataFrame, leases: pl.DataFrame, owners: pl.DataFrame) -> pl.DataFrame:
     """Return the allocated rows with their lease's attributes, who pays (``payer``) and whether it is spot."""
     allocated = usage.filter(pl.col("state") == "allocated").rename({"lease": "id"})
     attributes = leases.select("id", "workload", "user", "slurm_user", "whole_start", "class", lease_cluster="cluster")
@@ -233,7 +239,6 @@ def _attributed(usage: pl.DataFrame, leases: pl.DataFrame, owners: pl.DataFrame,
         allocated.join(attributes, on="id", how="left")
         .join(stretches, on="id", how="left")
         .filter((pl.col("start") >= pl.col("from")) & (pl.col("start") < pl.col("to")))
-        .with_columns(_priced_at(card))
         .sort("id", "start", "weight_num", "weight_den")
     )
 
@@ -242,7 +247,7 @@ def _sum_held(allocated: pl.DataFrame, card: RateCard, tenants: dict[str | None,
     """Sum what each lease held and how busy it was; active and waste are computed per lease."""
     grain = ["payer", "id", "lease_cluster", "workload", "model"]
     sums = (
-        allocated.group_by(*grain, "stretch", "weight_num", "weight_den")
+        _with_stretch(allocated, card.edges).group_by(*grain, "stretch", "weight_num", "weight_den")
         .agg(
             user=pl.coalesce("user", "slurm_user").max(),
             ms=(pl.col("end") - pl.col("start")).sum(),
@@ -296,10 +301,10 @@ def _grouped(frame: pl.DataFrame, grain: list[str]) -> Iterator[tuple[tuple[Any,
         yield current or (), group
 
 
-def _segments(rows: pl.DataFrame) -> tuple[list[Segment], list[dict[str, Any]]]:
-    """Join contiguous rows of one lease, weight and price stretch."""
+def _segments(rows: pl.DataFrame, cuts: list[int]) -> tuple[list[Segment], list[dict[str, Any]]]:
+    """Join contiguous rows of one lease and weight between cuts."""
     grain = ["id", "weight_num", "weight_den", "stretch", "spot"]
-    ordered = rows.sort(*grain, "start")
+    ordered = _with_stretch(rows, cuts).sort(*grain, "start")
     breaks = (pl.col("start") != pl.col("end").shift(1)) | pl.any_horizontal(
         pl.col(c).ne_missing(pl.col(c).shift(1)) for c in grain
     )
@@ -331,7 +336,7 @@ def _segments(rows: pl.DataFrame) -> tuple[list[Segment], list[dict[str, Any]]]:
 def _unpriced(usage: pl.DataFrame, card: RateCard) -> Iterator[Finding]:
     """Name capacity without a price: it is left out of cost and bill."""
     stretches = (
-        usage.with_columns(_priced_at(card))
+        _with_stretch(usage, card.edges)
         .group_by("model", "stretch")
         .agg(at=pl.col("start").min(), until=pl.col("end").max())
         .sort("model", "stretch")
@@ -351,10 +356,11 @@ def _tenant(
     metered: Metered,
     config: Config,
     card: RateCard,
+    cuts: list[int],
     within: Interval,
     tenants: dict[str | None, TenantUse],
 ) -> list[Charge]:
-    segments, described = _segments(rows)
+    segments, described = _segments(rows, cuts)
     own = [r for r in config.reservations if r.tenant == tenant and to_ms(r.to) > within[0] and to_ms(r.from_) < within[1]]
     if not segments and not own:
         return []
@@ -364,7 +370,7 @@ def _tenant(
         [Reserved(r.id, r.model, r.gpus, to_ms(r.from_), to_ms(r.to)) for r in own],
         _outages(metered.outages, tenant) if config.sla.credit_downtime else [],
         quota=settings.quota.gpus if settings.quota else None,
-        cuts=card.edges,
+        cuts=cuts,
         within=within,
     )
     use = tenants[tenant]
@@ -375,10 +381,10 @@ def _tenant(
 
 
 def _nobodys(
-    rows: pl.DataFrame, card: RateCard, tenants: dict[str | None, TenantUse]
+    rows: pl.DataFrame, card: RateCard, cuts: list[int], tenants: dict[str | None, TenantUse]
 ) -> list[Charge]:
     """Charge nobody for what no tenant owns: it has a class and a rate, and stays unbilled."""
-    segments, described = _segments(rows)
+    segments, described = _segments(rows, cuts)
     if not segments:
         return []
     pieces, _ = classify(segments, [], [], quota=None, cuts=(), within=(0, 0))

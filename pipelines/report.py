@@ -19,7 +19,7 @@ Instant = Annotated[
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True)
 
 
 class ReportPeriod(_Part):
@@ -121,4 +121,4 @@ class Report(_Part):
 
     def to_json(self) -> str:
         """Return the report as the contract's JSON."""
-        return self.model_dump_json(by_alias=True, indent=2)
+        return self.model_dump_json(indent=2)

@@ -20,6 +20,7 @@ from pipelines.leases import Lease
 from pipelines.owners import NamedRun
 from pipelines.tables import Finding
 
+UNNAMED: Final = "unnamed"  # the workload of a record that names none
 _ALNUM: Final = re.compile(r"[a-z0-9]+")
 
 
@@ -62,7 +63,7 @@ def records_from(table: pl.DataFrame, horizon: int) -> list[Record]:
             Record(
                 kind=row["kind"],
                 cluster=row["cluster"],
-                workload=row["workload"],
+                workload=row["workload"] or UNNAMED,
                 start=row["start"],
                 end=end,
                 gpus=Fraction(row["gpus"] or "1"),

@@ -48,6 +48,7 @@ RECORD: Final[dict[str, pl.DataType]] = {
     "class": pl.String(),  # reserved | on_demand | overflow | spot | down, where the source names it
     "start": TIME,
     "end": TIME,  # null: still running, end unknown
+    "ended": pl.Boolean(),  # False: `end` is only how far a running job had come when it was asked about
     "gpus": pl.String(),  # an exact decimal
     "device": pl.String(),  # UUID, or UUID/instance; null: unknown
     "model": pl.String(),  # model or Slurm gres type, as the source writes it

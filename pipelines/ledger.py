@@ -1,0 +1,235 @@
+"""The ledger: what was imported, and the stages made from it, in one DuckDB file beside the sample lake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+import duckdb
+import polars as pl
+
+from pipelines import lake, store
+from pipelines.intervals import Interval
+from pipelines.metering import LEASE, OUTAGE, Inputs, Metered
+from pipelines.rollup import USAGE
+from pipelines.tables import ACCOUNTING, INVENTORY, RECORD, Batch, Finding
+
+LEDGER_NAME: Final = "ledger.duckdb"
+LAKE_NAME: Final = "lake"
+_ACTIVE_IMPORTS: Final = """
+-- grain: import whose rows count; a newer file of a configured list of what is replaces the older one
+SELECT id FROM imported AS i
+WHERE NOT (i.configured AND i.kind IN ('allocations', 'inventory'))
+   OR i.sequence = (
+        SELECT max(sequence) FROM imported AS j
+        WHERE j.configured AND j.kind = i.kind AND j.source = i.source
+   )
+"""
+
+_RECORDS: Final = f"""
+-- grain: run of a workload on one GPU model; equal rows of several imports are one
+WITH active AS ({_ACTIVE_IMPORTS}),
+distinct_rows AS (
+    SELECT * EXCLUDE (import_id) FROM record WHERE import_id IN (SELECT id FROM active)
+    GROUP BY ALL
+),
+runs AS (
+    SELECT * EXCLUDE (nth) FROM distinct_rows WHERE kind <> 'slurm'
+    UNION ALL BY NAME
+    -- of two records of one run the ended one wins, then the longer
+    SELECT * EXCLUDE (nth) FROM distinct_rows WHERE kind = 'slurm'
+    QUALIFY row_number() OVER (
+        PARTITION BY cluster, workload, "start", model ORDER BY ended DESC, "end" DESC NULLS FIRST, gpus DESC
+    ) = 1
+)
+SELECT * FROM runs ORDER BY "start", workload, model, device, "end", tenant, class
+"""
+
+
+@dataclass(frozen=True)
+class Import:
+    """One content of one source, read."""
+
+    id: str
+    kind: str
+    source: str
+    configured: bool
+    batch: Batch
+
+
+class Ledger:
+    """An open, held ledger. Use `open_ledger`."""
+
+    def __init__(self, folder: Path, connection: duckdb.DuckDBPyConnection) -> None:
+        self.folder, self._connection = folder, connection
+        with store.transaction(connection):
+            connection.execute(files("pipelines").joinpath("schema.sql").read_text())
+
+    def knows(self, import_id: str) -> bool:
+        """Return whether this very content was imported before."""
+        return bool(self._connection.execute("SELECT 1 FROM imported WHERE id = ?", [import_id]).fetchone())
+
+    def is_newest(self, import_id: str, kind: str, source: str) -> bool:
+        """Return whether a configured source's content is the one that counts."""
+        newest = self._connection.execute(
+            "SELECT id FROM imported WHERE configured AND kind = ? AND source = ? ORDER BY sequence DESC LIMIT 1",
+            [kind, source],
+        ).fetchone()
+        return newest is not None and newest[0] == import_id
+
+    def watermark(self, source: str) -> datetime | None:
+        """Return until when a live source was read."""
+        found = self._connection.execute("SELECT max(until) FROM watermark WHERE source = ?", [source]).fetchone()
+        return found[0] if found else None
+
+    def add(self, entry: Import, at: datetime, *, until: datetime | None = None) -> None:
+        """Take in what a source yielded, whole or not at all.
+
+        Args:
+            at: now.
+            until: watermark of a live source, set in the same transaction.
+        """
+        parts = lake.write(self.folder / LAKE_NAME, entry.batch.samples) if entry.batch.samples.height else []
+        con = self._connection
+        with store.transaction(con):
+            for table in ("imported", "lake_part", "import_finding", "record", "accounting", "inventory"):
+                con.execute(f"DELETE FROM {table} WHERE {'id' if table == 'imported' else 'import_id'} = ?", [entry.id])  # noqa: S608
+            con.execute(
+                "INSERT INTO imported SELECT ?, ?, ?, ?, coalesce(max(sequence), 0) + 1, ? FROM imported",
+                [entry.id, entry.kind, entry.source, entry.configured, at],
+            )
+            for part in parts:
+                con.execute(
+                    "INSERT INTO lake_part VALUES (?, ?, ?, ?, ?)", [entry.id, part.cluster, part.day, part.path, part.rows]
+                )
+            for finding in entry.batch.findings:
+                con.execute(
+                    "INSERT INTO import_finding VALUES (?, ?, ?, ?)", [entry.id, finding.code, finding.count, finding.detail]
+                )
+            self._insert("record", _numbered(entry.batch.records, RECORD), entry.id)
+            self._insert("accounting", entry.batch.accounting, entry.id)
+            self._insert("inventory", entry.batch.inventory, entry.id)
+            if until is not None:
+                con.execute("DELETE FROM watermark WHERE source = ?", [entry.source])
+                con.execute("INSERT INTO watermark VALUES (?, ?)", [entry.source, until])
+
+    def _insert(self, table: str, rows: pl.DataFrame, import_id: str) -> None:
+        if rows.height:
+            self._connection.register("incoming", rows.with_columns(import_id=pl.lit(import_id)))
+            self._connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM incoming")  # noqa: S608
+            self._connection.unregister("incoming")
+
+    def inputs(self) -> Inputs:
+        """Return what all imports that count hold together."""
+        con = self._connection
+        paths = [
+            row[0]
+            for row in con.execute(
+                f"SELECT DISTINCT path FROM lake_part WHERE import_id IN ({_ACTIVE_IMPORTS}) ORDER BY path"  # noqa: S608
+            ).fetchall()
+        ]
+        return Inputs(
+            samples=lake.read(self.folder / LAKE_NAME, paths),
+            records=self._table(_RECORDS, RECORD),
+            accounting=self._table(
+                f"SELECT DISTINCT * EXCLUDE (import_id) FROM accounting WHERE import_id IN ({_ACTIVE_IMPORTS}) ORDER BY ALL",  # noqa: S608
+                ACCOUNTING,
+            ),
+            inventory=self._table(
+                f"SELECT * EXCLUDE (import_id) FROM inventory WHERE import_id IN ({_ACTIVE_IMPORTS}) ORDER BY ALL",  # noqa: S608
+                INVENTORY,
+            ),
+        )
+
+    def _table(self, query: str, schema: dict[str, pl.DataType]) -> pl.DataFrame:
+        rows = self._connection.sql(query).pl()
+        return rows.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
+
+    def findings(self) -> list[Finding]:
+        """Return what was found wrong while importing what counts."""
+        rows = self._connection.execute(
+            f"SELECT code, count, detail FROM import_finding WHERE import_id IN ({_ACTIVE_IMPORTS}) ORDER BY ALL"  # noqa: S608
+        ).fetchall()
+        return [Finding(*row) for row in rows]
+
+    def store_metered(self, metered: Metered, *, made_from: str, at: datetime, findings: Sequence[Finding]) -> None:
+        """Replace leases, usage and outages by what was just metered.
+
+        Args:
+            made_from: names the imports and the configuration that it was made from.
+        """
+        con = self._connection
+        with store.transaction(con):
+            for name, rows in (("lease", metered.leases), ("usage", metered.usage), ("outage", metered.outages)):
+                con.register("incoming", rows)
+                con.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM incoming")  # noqa: S608
+                con.unregister("incoming")
+            con.execute("CREATE OR REPLACE TABLE finding (code VARCHAR, count BIGINT, detail VARCHAR)")
+            for finding in findings:
+                con.execute("INSERT INTO finding VALUES (?, ?, ?)", [finding.code, finding.count, finding.detail])
+            con.execute(
+                "CREATE OR REPLACE TABLE metered_from AS SELECT ?::VARCHAR AS made_from, ?::TIMESTAMPTZ AS made_at,"
+                " ?::BIGINT AS span_start, ?::BIGINT AS span_end",
+                [made_from, at, *(metered.span or (None, None))],
+            )
+
+    def made_from(self) -> str | None:
+        """Return what the stages were last made from."""
+        try:
+            found = self._connection.execute("SELECT made_from FROM metered_from").fetchone()
+        except duckdb.CatalogException:
+            return None
+        return found[0] if found else None
+
+    def state(self) -> str:
+        """Return a name of all that is imported and counts."""
+        rows = self._connection.execute(f"{_ACTIVE_IMPORTS} ORDER BY id").fetchall()
+        return ",".join(row[0] for row in rows)
+
+    def metered(self) -> Metered | None:
+        """Return the stages as last stored."""
+        return read_metered(self._connection)
+
+
+def read_metered(connection: duckdb.DuckDBPyConnection) -> Metered | None:
+    """Return leases, usage, outages and findings from a ledger or a published file; None: never made."""
+    try:
+        found = connection.execute("SELECT span_start, span_end FROM metered_from").fetchone()
+    except duckdb.CatalogException:
+        return None
+    span: Interval | None = (found[0], found[1]) if found and found[0] is not None else None
+    findings = connection.execute("SELECT code, count, detail FROM finding ORDER BY ALL").fetchall()
+    return Metered(
+        leases=_typed(connection, "lease", LEASE),
+        usage=_typed(connection, "usage", USAGE),
+        outages=_typed(connection, "outage", OUTAGE),
+        findings=[Finding(*row) for row in findings],
+        span=span,
+    )
+
+
+def _typed(connection: duckdb.DuckDBPyConnection, table: str, schema: dict[str, pl.DataType]) -> pl.DataFrame:
+    rows = connection.sql(f"SELECT * FROM {table}").pl()  # noqa: S608
+    return rows.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
+
+
+def _numbered(rows: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.DataFrame:
+    """Number equal rows of one import: two equal lines of one file are two, of two files one."""
+    return rows.with_columns(nth=pl.int_range(pl.len()).over(list(schema))) if rows.height else rows
+
+
+@contextmanager
+def open_ledger(folder: Path, purpose: str, *, wait_s: float = store.LOCK_WAIT_S) -> Iterator[Ledger]:
+    """Hold and open the ledger in a folder; it is made where there is none.
+
+    Raises:
+        LedgerBusy: another process holds it.
+        LedgerError: it can't be read or written.
+    """
+    with store.held(folder, purpose, wait_s=wait_s), store.opened(folder / LEDGER_NAME, read_only=False) as connection:
+        yield Ledger(folder, connection)

@@ -1,0 +1,162 @@
+"""What the commands do: replay, import, run, report, through one pipeline."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from exporter.errors import ConfigError, LedgerError, UsageError
+from pipelines.config import Config, Source, load
+from pipelines.ingest import Ingested, ingest
+from pipelines.instants import from_ms
+from pipelines.intervals import Interval
+from pipelines.ledger import Ledger, open_ledger
+from pipelines.metering import Metered, meter
+from pipelines.periods import Period, parse_period
+from pipelines.publish import Publication, current, publish, published_fleet
+from pipelines.rating import rate
+from pipelines.report import Report
+from pipelines.statement import make_report, within_of
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One pass: what was new, and what was published."""
+
+    ingested: Ingested
+    rebuilt: bool
+    publication: Publication | None
+
+    def __str__(self) -> str:
+        new = f"{self.ingested.samples:,} samples and {self.ingested.records:,} records from {self.ingested.sources} sources"
+        same = f"{self.ingested.unchanged} unchanged"
+        if not self.rebuilt:
+            return f"nothing new ({same})"
+        tenants = len(self.publication.tenants) if self.publication else 0
+        return f"read {new} ({same}); published the fleet and {tenants} tenants"
+
+
+def replay(directory: Path, *, start: datetime | None = None, end: datetime | None = None) -> Report:
+    """Put everything in a folder through the pipeline, in a throw-away ledger, and return the report.
+
+    Args:
+        directory: holds gpuledger.yaml and the files that its sources name.
+        start, end: what to report on; without them the configuration's period, else the span of the data.
+
+    Raises:
+        UsageError: the configuration or the window is wrong.
+        WorkError: a source can't be read.
+    """
+    config = load(directory / "gpuledger.yaml")
+    window = _window(config, start, end)
+    with tempfile.TemporaryDirectory(prefix="gpuledger-replay-") as folder:
+        now = datetime.now(UTC)
+        with open_ledger(Path(folder), "replay") as ledger:
+            ingest(ledger, config.sources, config, configured=True, now=now)
+            metered = _meter(ledger, config, window, now)
+            within = window or metered.span
+            if within is None:
+                raise UsageError(f"{directory}: its sources hold no sample and no allocation; there is no period to report on")
+        return report_on(metered, config, within, as_of=from_ms(within[1]))
+
+
+def import_files(config: Config, kind: str, paths: Sequence[Path]) -> RunResult:
+    """Load files into the ledger; the same content again changes nothing.
+
+    Raises:
+        WorkError: a file can't be read, or the ledger is held by another process.
+    """
+    like = next((s for s in config.sources if s.kind == kind), None)
+    sources = [_file_source(config, kind, path, like) for path in paths]
+    with open_ledger(config.ledger, f"gpuledger import {kind}") as ledger:
+        done = ingest(ledger, sources, config, configured=False, now=datetime.now(UTC))
+        return _finish(ledger, config, done, datetime.now(UTC))
+
+
+def run_once(config: Config) -> RunResult:
+    """Do one pass: ingest what is new, roll up, rate, publish."""
+    with open_ledger(config.ledger, "gpuledger run") as ledger:
+        now = datetime.now(UTC)
+        done = ingest(ledger, config.sources, config, configured=True, now=now)
+        return _finish(ledger, config, done, now)
+
+
+def report(
+    config: Config,
+    *,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    period: str | None = None,
+    tenant: str | None = None,
+) -> Report:
+    """Return the report of a period from the published ledger.
+
+    Raises:
+        UsageError: no such period or tenant.
+        LedgerError: nothing was published yet.
+    """
+    if tenant is not None and tenant not in {t.id for t in config.tenants}:
+        raise UsageError(f"--tenant {tenant}: the configuration has no such tenant; see `gpuledger check`")
+    metered, as_of = published_fleet(config.ledger)
+    window = within_of(parse_period(period, config.timezone)) if period else _window(config, start, end)
+    within = window or metered.span
+    if within is None:
+        raise LedgerError(f"{config.ledger}: the ledger holds no sample and no allocation; run `gpuledger run --once`")
+    found = report_on(metered, config, within, as_of=as_of)
+    if tenant is not None:
+        found = found.model_copy(update={"tenants": [t for t in found.tenants if t.tenant == tenant]})
+    return found
+
+
+def report_on(metered: Metered, config: Config, within: Interval, *, as_of: datetime) -> Report:
+    """Rate a period, given in ms, of what was metered."""
+    rated = rate(metered, config, within)
+    period = Period(from_ms(within[0]), from_ms(within[1]))
+    return make_report(rated, config, period, [*metered.findings, *rated.findings], as_of)
+
+
+def _finish(ledger: Ledger, config: Config, done: Ingested, now: datetime) -> RunResult:
+    made_from = f"{config.config_hash}:{ledger.state()}"
+    published = current(config.ledger)
+    if published is not None and published.made_from == made_from:
+        return RunResult(done, rebuilt=False, publication=None)
+    metered = _meter(ledger, config, _window(config, None, None), now)
+    return RunResult(done, rebuilt=True, publication=publish(config, metered, made_from=made_from, as_of=now))
+
+
+def _meter(ledger: Ledger, config: Config, window: Interval | None, now: datetime) -> Metered:
+    metered = meter(ledger.inputs(), config, window=window)
+    findings = [*ledger.findings(), *metered.findings]
+    made_from = f"{config.config_hash}:{ledger.state()}"
+    ledger.store_metered(metered, made_from=made_from, at=now, findings=findings)
+    stored = ledger.metered()
+    if stored is None:
+        raise LedgerError(f"{ledger.folder}: what was just written is not there; check the disk")
+    return stored
+
+
+def _window(config: Config, start: datetime | None, end: datetime | None) -> Interval | None:
+    if start is not None and end is not None:
+        if end <= start:
+            raise UsageError("--to is not after --from; write a later time")
+        return within_of(Period(start, end))
+    if start is not None or end is not None:
+        missing = "--to" if start is not None else "--from"
+        raise UsageError(f"{missing} is missing: a window needs both --from and --to")
+    reporting = config.reporting_period
+    return None if reporting is None else within_of(reporting)
+
+
+def _file_source(config: Config, kind: str, path: Path, like: Source | None) -> Source:
+    options = {"cluster": like.cluster} if like and like.cluster else {}
+    if like and kind == "sacct":
+        options |= {k: v for k, v in (("fields", like.fields), ("timezone", like.timezone)) if v}
+    try:
+        return Source.model_validate(
+            {kind: str(path.absolute()), **options}, context={"path": config.path, "zone": config.timezone}
+        )
+    except ValueError as error:
+        raise ConfigError(str(path), f"can't be a {kind} source: {error}") from None

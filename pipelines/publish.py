@@ -1,0 +1,309 @@
+"""What readers open: one DuckDB file for the operator and one for each tenant, never changed once it has its name.
+
+A pointer file moves last and names the files that belong together. A tenant's file holds that tenant's rows and no
+other's, so no query can show more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from exporter.errors import LedgerError
+from pipelines import store
+from pipelines.config import Config
+from pipelines.instants import HOUR_MS, from_ms
+from pipelines.ledger import read_metered
+from pipelines.metering import Metered
+from pipelines.periods import Period, local_months
+from pipelines.rating import Charge, Rated, rate
+from pipelines.report import Report
+from pipelines.statement import make_report, within_of
+from pipelines.tables import Finding
+
+FOLDER: Final = "published"
+POINTER: Final = "current.json"
+KEPT: Final = 2  # snapshots; readers follow the pointer within that many publications
+
+CHARGE: Final[dict[str, pl.DataType]] = {
+    "period": pl.String(),
+    "tenant": pl.String(),
+    "lease": pl.String(),
+    "workload": pl.String(),
+    "model": pl.String(),
+    "class": pl.String(),
+    "reservation": pl.String(),
+    "day": pl.Date(),  # local
+    "start": pl.Datetime("ms", "UTC"),
+    "end": pl.Datetime("ms", "UTC"),
+    "gpus": pl.Float64(),
+    "gpu_hours": pl.Float64(),
+    "rate": pl.Decimal(18, 6),  # per GPU-hour; null: no price is known
+}
+"""grain: stretch of a lease in one class at one rate, within one local day."""
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What the pointer names.
+
+    Attributes:
+        tenants: file by tenant id.
+        made_from: names the imports and the configuration that it was made from.
+    """
+
+    sequence: int
+    as_of: datetime
+    made_from: str
+    fleet: str
+    tenants: Mapping[str, str]
+
+
+def current(ledger: Path) -> Publication | None:
+    """Return what is published; None: nothing yet.
+
+    Raises:
+        LedgerError: the pointer is damaged.
+    """
+    path = ledger / FOLDER / POINTER
+    try:
+        pointer = json.loads(path.read_text())
+        return Publication(**{**pointer, "as_of": datetime.fromisoformat(pointer["as_of"])})
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError):
+        raise LedgerError(f"{path}: can't be read; run `gpuledger run --once` to publish again") from None
+
+
+def published_fleet(ledger: Path) -> tuple[Metered, datetime]:
+    """Return the fleet's published stages and as of when they are.
+
+    Raises:
+        LedgerError: nothing is published.
+    """
+    publication = current(ledger)
+    if publication is None:
+        raise LedgerError(f"{ledger}: nothing is published yet; run `gpuledger run --once`")
+    with store.opened(ledger / FOLDER / publication.fleet, read_only=True) as connection:
+        metered = read_metered(connection)
+    if metered is None:
+        raise LedgerError(f"{publication.fleet}: holds no usage; run `gpuledger run --once` to publish again")
+    return metered, publication.as_of
+
+
+def publish(config: Config, metered: Metered, *, made_from: str, as_of: datetime) -> Publication:
+    """Rate every local month of the data and publish it, for the fleet and for each tenant.
+
+    Raises:
+        LedgerError: the folder can't be written; what was published before still stands.
+    """
+    folder = config.ledger / FOLDER
+    before = current(config.ledger)
+    sequence = before.sequence + 1 if before else 1
+    months = [(name, *_rated(metered, config, period, as_of)) for name, period in _months(metered, config)]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        fleet = _write(folder, f"fleet-{sequence}", _fleet_tables(metered, months, config, as_of))
+        tenants = {}
+        for tenant in (t.id for t in config.tenants):
+            tables = _tenant_tables(tenant, metered, months, config)
+            if tables is not None:
+                tenants[tenant] = _write_if_changed(folder, tenant, sequence, tables, before)
+        publication = Publication(sequence, as_of, made_from, fleet, tenants)
+        _point(folder, publication)
+    except OSError as error:
+        raise LedgerError(f"{folder}: can't publish: {error.strerror}; what was published before still stands") from None
+    _prune(folder, publication)
+    return publication
+
+
+def _months(metered: Metered, config: Config) -> Iterator[tuple[str, Period]]:
+    if metered.span is None:
+        return
+    start, end = (from_ms(t) for t in metered.span)
+    for month in local_months(start, end, config.timezone):
+        yield f"{month.start.astimezone(config.timezone):%Y-%m}", month
+
+
+def _rated(metered: Metered, config: Config, period: Period, as_of: datetime) -> tuple[Rated, Report]:
+    rated = rate(metered, config, within_of(period))
+    return rated, make_report(rated, config, period, [*metered.findings, *rated.findings], as_of)
+
+
+Month = tuple[str, Rated, Report]
+
+
+def _fleet_tables(
+    metered: Metered, months: list[Month], config: Config, as_of: datetime
+) -> dict[str, pl.DataFrame]:
+    span = metered.span or (None, None)
+    return {
+        "lease": metered.leases,
+        "usage": metered.usage,
+        "outage": metered.outages,
+        "finding": _findings(metered.findings),
+        "metered_from": pl.DataFrame(
+            {"made_from": [""], "made_at": [as_of], "span_start": [span[0]], "span_end": [span[1]]}
+        ),
+        "charge": _charges(months, config),
+        "period_report": pl.DataFrame(
+            [(name, report.model_dump_json()) for name, _, report in months],
+            schema={"period": pl.String, "report": pl.String},
+            orient="row",
+        ),
+        "tenant": _tenant_rows(config),
+        "setting": _settings(config),
+    }
+
+
+def _tenant_tables(
+    tenant: str, metered: Metered, months: list[Month], config: Config
+) -> dict[str, pl.DataFrame] | None:
+    """Return the tables of one tenant; None where it has none."""
+    charges = _charges(months, config, only=tenant)
+    own_reports = [
+        (name, row.model_dump_json(), report.period.model_dump_json())
+        for name, _, report in months
+        for row in report.tenants
+        if row.tenant == tenant
+    ]
+    if not charges.height and not own_reports:
+        return None
+    held = charges["lease"].unique()
+    return {
+        "lease": metered.leases.filter(pl.col("id").is_in(held.implode())),
+        "usage": metered.usage.filter(pl.col("lease").is_in(held.implode())),
+        "charge": charges,
+        "tenant_report": pl.DataFrame(
+            own_reports, schema={"period": pl.String, "report": pl.String, "bounds": pl.String}, orient="row"
+        ),
+        "tenant": _tenant_rows(config).filter(pl.col("id") == tenant),
+        "setting": _settings(config),
+    }
+
+
+def _tenant_rows(config: Config) -> pl.DataFrame:
+    """grain: tenant, in file order."""
+    rows = [
+        (
+            t.id,
+            t.name,
+            t.parent,
+            t.cost_center,
+            json.dumps(dict(t.tags), sort_keys=True),
+            str(t.budget.monthly) if t.budget and t.budget.monthly is not None else None,
+            str(t.budget.gpu_hours) if t.budget and t.budget.gpu_hours is not None else None,
+            t.quota.gpus if t.quota else None,
+        )
+        for t in config.tenants
+    ]
+    schema = {
+        **dict.fromkeys(("id", "name", "parent", "cost_center", "tags", "budget_monthly", "budget_gpu_hours"), pl.String),
+        "quota_gpus": pl.Int64,
+    }
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _settings(config: Config) -> pl.DataFrame:
+    return pl.DataFrame(
+        {"currency": [config.currency], "timezone": [config.timezone.key], "config_hash": [config.config_hash]}
+    )
+
+
+def _findings(findings: list[Finding]) -> pl.DataFrame:
+    return pl.DataFrame(
+        [(f.code, f.count, f.detail) for f in findings],
+        schema={"code": pl.String, "count": pl.Int64, "detail": pl.String},
+        orient="row",
+    )
+
+
+def _charges(months: list[Month], config: Config, *, only: str | None = None) -> pl.DataFrame:
+    rows = [
+        _charge_row(name, charge, config)
+        for name, rated, _ in months
+        for charge in rated.charges
+        if only is None or charge.tenant == only
+    ]
+    return pl.DataFrame(rows, schema=CHARGE, orient="row")
+
+
+def _charge_row(period: str, charge: Charge, config: Config) -> tuple[object, ...]:
+    start = from_ms(charge.start)
+    hours = charge.gpus * (charge.end - charge.start) / HOUR_MS
+    return (
+        period, charge.tenant, charge.lease, charge.workload, charge.model, charge.class_, charge.reservation,
+        start.astimezone(config.timezone).date(), start, from_ms(charge.end), float(charge.gpus), float(hours),
+        None if charge.rate is None else _decimal(charge.rate),
+    )  # fmt: skip
+
+
+def _decimal(rate: Fraction) -> Decimal:
+    return Decimal(rate.numerator) / Decimal(rate.denominator)
+
+
+def _write(folder: Path, name: str, tables: Mapping[str, pl.DataFrame]) -> str:
+    """Write a file under a name of its own; it has that name only once it is whole."""
+    final, temporary = folder / f"{name}.duckdb", folder / f".{name}.{os.getpid()}.tmp"
+    temporary.unlink(missing_ok=True)
+    try:
+        with store.opened(temporary, read_only=False) as connection:
+            for table, rows in tables.items():
+                connection.register("incoming", rows)
+                connection.execute(f"CREATE TABLE {table} AS SELECT * FROM incoming")  # noqa: S608
+                connection.unregister("incoming")
+            connection.execute("CHECKPOINT")
+        temporary.replace(final)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return final.name
+
+
+def _write_if_changed(
+    folder: Path, tenant: str, sequence: int, tables: Mapping[str, pl.DataFrame], before: Publication | None
+) -> str:
+    """Publish a tenant's file unless its rows are those already published."""
+    digest = hashlib.sha256()
+    for table, rows in tables.items():
+        digest.update(table.encode())
+        digest.update(rows.write_ipc(None).getvalue())
+    name = f"tenant-{tenant}-{digest.hexdigest()[:16]}"
+    if before is not None and before.tenants.get(tenant) == f"{name}.duckdb" and (folder / f"{name}.duckdb").is_file():
+        return f"{name}.duckdb"
+    return _write(folder, name, tables)
+
+
+def _point(folder: Path, publication: Publication) -> None:
+    temporary = folder / f".{POINTER}.{os.getpid()}.tmp"
+    pointer = {**publication.__dict__, "as_of": publication.as_of.isoformat(), "tenants": dict(publication.tenants)}
+    with temporary.open("w") as stream:
+        json.dump(pointer, stream, indent=2)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(folder / POINTER)
+
+
+def _prune(folder: Path, publication: Publication) -> None:
+    """Remove files that no pointer of the last publications named."""
+    named = {publication.fleet, *publication.tenants.values()}
+    history = folder / "history.json"
+    try:
+        kept = json.loads(history.read_text())
+    except (OSError, ValueError):
+        kept = []
+    kept = [*kept, sorted(named)][-KEPT:]
+    live = {name for names in kept for name in names}
+    for path in folder.glob("*.duckdb"):
+        if path.name not in live:
+            path.unlink(missing_ok=True)
+    history.write_text(json.dumps(kept))

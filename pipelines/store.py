@@ -1,0 +1,113 @@
+"""The one place that opens DuckDB, and the one lock on a ledger."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from exporter.errors import LedgerBusy, LedgerError
+
+LOCK_WAIT_S: Final = 30.0
+_POLL_S: Final = 0.1
+
+
+@contextmanager
+def opened(path: Path, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a DuckDB file in UTC, and close it.
+
+    Raises:
+        LedgerBusy: another process holds the file.
+        LedgerError: it can't be opened, read or written.
+    """
+    try:
+        connection = duckdb.connect(str(path), read_only=read_only)
+    except duckdb.IOException as error:
+        if "lock" in str(error).lower():
+            raise LedgerBusy(str(path), _named_in(str(error))) from None
+        raise LedgerError(f"{path}: can't be opened: {_one_line(error)}") from None
+    except duckdb.Error as error:
+        raise LedgerError(f"{path}: is no ledger of this program: {_one_line(error)}; move it away") from None
+    try:
+        connection.execute("SET TimeZone = 'UTC'")
+        yield connection
+    except duckdb.OutOfMemoryException as error:
+        raise LedgerError(f"{path}: out of memory: {_one_line(error)}; nothing was changed") from None
+    except (duckdb.IOException, duckdb.FatalException) as error:
+        raise LedgerError(f"{path}: can't be written: {_one_line(error)}; nothing was changed") from None
+    finally:
+        connection.close()
+
+
+@contextmanager
+def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Commit all that is done inside, or nothing."""
+    connection.begin()
+    try:
+        yield
+    except BaseException:
+        # After a failed write DuckDB may have rolled back by itself.
+        try:
+            connection.rollback()
+        except duckdb.Error:
+            pass
+        raise
+    connection.commit()
+
+
+@contextmanager
+def held(folder: Path, purpose: str, *, wait_s: float = LOCK_WAIT_S, sleep: Callable[[float], None] = time.sleep) -> Iterator[None]:
+    """Hold the ledger in `folder` against other processes.
+
+    Args:
+        purpose: what it is held for, told to whoever waits.
+
+    Raises:
+        LedgerBusy: it is still held after `wait_s`; the message says by whom.
+        LedgerError: the folder can't be written.
+    """
+    path = folder / "lock"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise LedgerError(f"{folder}: can't hold a ledger: {error.strerror}; choose a folder that can be written") from None
+    try:
+        waited = 0.0
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if waited >= wait_s:
+                    raise LedgerBusy(str(folder), _holder(path)) from None
+                sleep(_POLL_S)
+                waited += _POLL_S
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()} ({purpose})".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _holder(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip() or "another process"
+    except OSError:
+        return "another process"
+
+
+def _named_in(message: str) -> str:
+    # "… Conflicting lock is held in /usr/bin/python3.11 (PID 4711) …"
+    _, found, rest = message.partition("is held in ")
+    return rest.split(")")[0] + ")" if found and ")" in rest else "another process"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
