@@ -21,6 +21,7 @@ from exporter.errors import GpuLedgerError
 
 COMMANDS: Final = {
     "demo": "replay the demo fleet into a ledger of its own and show where the money went",
+    "exporter": "serve this node's GPU metrics to Prometheus",
     "run": "bring the ledger up to date: ingest, roll up, rate, publish",
     "import": "load files into the ledger",
     "replay": "report on a folder of recordings, in a throw-away ledger",

@@ -31,6 +31,13 @@ def load_config(arguments: argparse.Namespace) -> Config:
     return load(config_path(arguments))
 
 
+def config_is_unread(parser: argparse.ArgumentParser) -> None:
+    """Say in the help that this command takes ``--config``, as every command does, and doesn't read it."""
+    for action in parser._actions:  # noqa: SLF001  argparse has no public way to an argument it holds
+        if action.dest == "config":
+            action.help = "taken, as by every command, but not read by this one"
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """``--json``: for scripts."""
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else, on stdout")

@@ -21,6 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--dir", metavar="D", type=Path, default=DEFAULT_FOLDER, help="folder to work in (default: %(default)s)"
     )
     parser.add_argument("--port", metavar="N", type=int, help="port of the app (default: the first free from 8501 on)")
+    options.config_is_unread(parser)
     options.add_example(
         parser, "gpuledger demo --no-serve", "gpuledger report --config gpuledger-demo/gpuledger.yaml --json"
     )

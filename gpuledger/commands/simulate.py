@@ -15,6 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpus", metavar="N", type=int, default=64, help="GPUs (default: %(default)s)")
     parser.add_argument("--days", metavar="D", type=int, default=30, help="days (default: %(default)s)")
     parser.add_argument("--seed", metavar="S", type=int, default=1, help="same seed, same fleet (default: 1)")
+    options.config_is_unread(parser)
     options.add_example(parser, "gpuledger simulate --gpus 128 --days 7 --seed 3 --out fleet", "gpuledger replay fleet")
 
 
