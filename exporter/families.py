@@ -48,10 +48,13 @@ class FamilyBuilder:
     def __init__(self, *, owner_labels: bool = False) -> None:
         self._owner_labels = owner_labels
         self._cache: dict[tuple[object, ...], str] = {}
+        self._last: dict[tuple[object, ...], str] = {}
 
     def build(self, snapshot: Snapshot) -> Iterator[Family]:
         """The families of one page, those without samples included."""
         owners = sole_owners(snapshot.shares) if self._owner_labels else {}
+        # Owners come and go: only the label texts of the last pass are kept.
+        self._cache, self._last = {}, self._cache
         yield from self._devices(snapshot, owners)
         yield from self._own(snapshot)
 
@@ -73,11 +76,10 @@ class FamilyBuilder:
         self, node: str, device: Device, instance: GpuInstance | None, owner: Mapping[str, str] | None = None
     ) -> str:
         key = (device, instance, tuple(owner.items()) if owner else None)
-        text = self._cache.get(key)
+        text = self._last.get(key)
         if text is None:
-            if len(self._cache) > 10_000:
-                self._cache.clear()  # owners come and go: this is a cache, not a memory
-            text = self._cache[key] = labels(device_labels(node, device, instance) | dict(owner or {}))
+            text = labels(device_labels(node, device, instance) | dict(owner or {}))
+        self._cache[key] = text
         return text
 
     def _own(self, snapshot: Snapshot) -> Iterator[Family]:

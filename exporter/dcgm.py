@@ -1,0 +1,355 @@
+"""The DCGM backend: values from a host engine, under the same names and units as NVML's.
+
+DCGM profiles cards that GPM can't (before Hopper). What it can't tell (MIG UUIDs, processes, XIDs as events) comes
+from NVML beside it, where the driver library is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from exporter.catalog import CATALOG
+from exporter.devices import Backend, BackendError, Device, DeviceLost, GpuInstance, Reading, XidEvent
+from exporter.validity import is_blank
+
+BINDINGS: Final = (
+    "/usr/share/datacenter-gpu-manager-4/bindings/python3",  # DCGM 4
+    "/usr/local/dcgm/bindings/python3",  # DCGM 3
+)
+DEFAULT_ADDRESS: Final = "127.0.0.1:5555"
+_FIRST_PROFILING_FIELD: Final = 1001
+_LAST_PROFILING_FIELD: Final = 1099
+_NAME_FIELD: Final = 50
+_INDEX_FIELD: Final = 52
+_MINOR_FIELD: Final = 55
+_XID_FIELD: Final = 230
+_STALE_INTERVALS: Final = 3
+
+# Every DCGM field of the catalogue: its metric's key and the factor to base units. A metric that has several fields
+# takes the first that has a value.
+_FIELDS: Final = {name.field_id: (metric.key, name.scale) for metric in CATALOG for name in metric.dcgm}
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """NVIDIA's Python modules for DCGM, or objects like them."""
+
+    pydcgm: Any
+    structs: Any
+    agent: Any
+    fields: Any
+
+
+def load_bindings(paths: Iterable[str] = BINDINGS) -> Bindings:
+    """NVIDIA's modules, which no package registry has. Raises BackendError."""
+    for path in paths:
+        if Path(path).is_dir() and path not in sys.path:
+            sys.path.append(path)
+    try:
+        modules = [importlib.import_module(name) for name in ("pydcgm", "dcgm_structs", "dcgm_agent", "dcgm_fields")]
+    except (ImportError, OSError) as error:
+        raise BackendError(f"DCGM: no Python bindings ({error}); install datacenter-gpu-manager-4-core") from error
+    return Bindings(*modules)
+
+
+class DcgmBackend:
+    """Reads cards from a host engine.
+
+    Args:
+        bindings: NVIDIA's modules.
+        address: ``host:port`` or the path of a Unix socket.
+        interval: seconds between passes; fields are watched at it.
+        nvml: reads identities, processes and XIDs; None where the host engine is on another machine.
+        wall_clock: Unix seconds, to tell values that a dead host engine left behind.
+    """
+
+    name = "dcgm"
+
+    def __init__(
+        self,
+        bindings: Bindings,
+        address: str = DEFAULT_ADDRESS,
+        *,
+        interval: float = 15.0,
+        nvml: Backend | None = None,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._dcgm, self._address, self._interval, self._nvml = bindings, address, interval, nvml
+        self._wall_clock = wall_clock
+        self._lock = threading.Lock()
+        self._cards: dict[str, tuple[Device, _Card]] = {}
+        self._gpu_ids: dict[str, int] = {}
+        # The latched XID of each card and when it was latched, as seen and as reported.
+        self._xid_seen: dict[str, tuple[int, int]] = {}
+        self._reported: dict[str, tuple[int, int]] = {}
+        self.driver_version = ""
+        self._connect()
+
+    @classmethod
+    def connect(cls, address: str | None, *, interval: float) -> DcgmBackend:
+        """A backend for the host engine at an address, the default one if None. Raises BackendError."""
+        target = address or DEFAULT_ADDRESS
+        _knock(target)
+        from exporter.nvml import NvmlBackend  # noqa: PLC0415  NVML is optional here
+
+        nvml = None
+        with contextlib.suppress(BackendError):
+            nvml = NvmlBackend()
+        return cls(load_bindings(), target, interval=interval, nvml=nvml)
+
+    def _connect(self) -> None:
+        where = {"unixSocketPath": self._address} if "/" in self._address else {"ipAddress": self._address}
+        try:
+            self._handle = self._dcgm.pydcgm.DcgmHandle(**where)
+            self._system = self._handle.GetSystem()
+        except self._dcgm.structs.DCGMError as error:
+            raise BackendError(f"DCGM at {self._address}: {error}; start nv-hostengine") from error
+
+    def discover(self) -> list[Device]:
+        """The cards that the host engine knows. Raises BackendError."""
+        try:
+            attributes = {number: self._attributes(number) for number in self._system.discovery.GetAllGpuIds()}
+            hierarchy = self._hierarchy()
+        except self._dcgm.structs.DCGMError as error:
+            raise BackendError(f"DCGM at {self._address}: {error}") from error
+        described = {device.uuid: device for device in self._nvml.discover()} if self._nvml is not None else {}
+        devices, gpu_ids = [], {}
+        for number, found in attributes.items():
+            uuid = _text(found.identifiers.uuid)
+            gpu_ids[uuid] = number
+            self.driver_version = _text(found.identifiers.driverVersion)
+            device = described.get(uuid) or self._describe(number, found, hierarchy.get(number, []))
+            devices.append(device)
+            with self._lock:
+                known = self._cards.get(uuid)
+            if known is None or known[0] != device:
+                card = self._watch(number, device, hierarchy.get(number, []))
+                with self._lock:
+                    self._cards[uuid] = (device, card)
+        with self._lock:
+            self._gpu_ids = gpu_ids
+            self._cards = {uuid: kept for uuid, kept in self._cards.items() if uuid in gpu_ids}
+        return devices
+
+    def _attributes(self, number: int) -> Any:
+        return self._system.discovery.GetGpuAttributes(number)
+
+    def _hierarchy(self) -> dict[int, list[tuple[int, str]]]:
+        """Entity id and GPU instance id of the MIG instances of each GPU."""
+        try:
+            found = self._dcgm.agent.dcgmGetGpuInstanceHierarchy(self._handle.handle)
+        except self._dcgm.structs.DCGMError:
+            return {}  # no card here has MIG
+        instances: dict[int, list[tuple[int, str]]] = {}
+        for position in range(found.count):
+            entry = found.entityList[position]
+            if entry.entity.entityGroupId == self._dcgm.fields.DCGM_FE_GPU_I:
+                instances.setdefault(entry.parent.entityId, []).append(
+                    (entry.entity.entityId, str(entry.info.nvmlInstanceId))
+                )
+        return instances
+
+    def _describe(self, number: int, found: Any, instances: list[tuple[int, str]]) -> Device:
+        """A device as far as the host engine alone describes it: without MIG UUIDs."""
+        card = self._watch_fields(f"identity-{number}", number, instances, (_NAME_FIELD, _INDEX_FIELD, _MINOR_FIELD))
+        values = card.latest()
+        board = values.get(self._dcgm.fields.DCGM_FE_GPU, {}).get(number, {})
+        names = values.get(self._dcgm.fields.DCGM_FE_GPU_I, {})
+        minor = _number(board.get(_MINOR_FIELD))
+        index = _number(board.get(_INDEX_FIELD))
+        described = tuple(
+            GpuInstance(instance, _name(names.get(entity, {}).get(_NAME_FIELD))) for entity, instance in instances
+        )
+        return Device(
+            uuid=_text(found.identifiers.uuid),
+            index=number if index is None else int(index),
+            minor=None if minor is None else int(minor),
+            pci_bus_id=_text(found.identifiers.pciBusId).upper(),
+            model=_text(found.identifiers.deviceName),
+            serial=_text(found.identifiers.serial),
+            mig=bool(instances),
+            instances=described,
+        )
+
+    def _watch(self, number: int, device: Device, instances: list[tuple[int, str]]) -> _Card:
+        profiled = self._profiling_fields(number)
+        wanted = [
+            field
+            for field in _FIELDS
+            if (field in profiled or not _FIRST_PROFILING_FIELD <= field <= _LAST_PROFILING_FIELD)
+            and self._dcgm.fields.DcgmFieldGetById(field) is not None
+        ]
+        return self._watch_fields(device.uuid, number, instances, wanted)
+
+    def _watch_fields(self, name: str, number: int, instances: list[tuple[int, str]], fields: Iterable[int]) -> _Card:
+        pydcgm, dcgm_fields = self._dcgm.pydcgm, self._dcgm.fields
+        group = pydcgm.DcgmGroup(
+            self._handle, groupName=f"gpuledger-{name}", groupType=self._dcgm.structs.DCGM_GROUP_EMPTY
+        )
+        group.AddEntity(dcgm_fields.DCGM_FE_GPU, number)
+        for entity, _ in instances:
+            group.AddEntity(dcgm_fields.DCGM_FE_GPU_I, entity)
+        watched = pydcgm.DcgmFieldGroup(self._handle, f"gpuledger-{name}", list(fields))
+        group.samples.WatchFields(watched, int(self._interval * 1e6), self._interval * 2, 2)
+        self._system.UpdateAllFields(True)
+        return _Card(number, dict(instances), group, watched)
+
+    def _profiling_fields(self, number: int) -> set[int]:
+        """The profiling fields of every metric group that the card supports; DCGM takes turns where groups clash."""
+        try:
+            found = self._dcgm.agent.dcgmProfGetSupportedMetricGroups(self._handle.handle, number)
+        except self._dcgm.structs.DCGMError:
+            return set()
+        fields: set[int] = set()
+        for position in range(found.numMetricGroups):
+            group = found.metricGroups[position]
+            fields.update(group.fieldIds[: group.numFieldIds])
+        return fields
+
+    def read(self, device: Device) -> Reading:
+        """One pass over one card. Raises DeviceLost."""
+        with self._lock:
+            _, card = self._cards.get(device.uuid, (None, None))
+        if card is None:
+            raise DeviceLost(f"{device.uuid}: the host engine doesn't know it any more")
+        try:
+            latest = card.latest()
+        except self._dcgm.structs.DCGMError as error:
+            raise DeviceLost(f"{device.uuid}: {error}") from error
+        reading = Reading(device)
+        board = latest.get(self._dcgm.fields.DCGM_FE_GPU, {}).get(card.number, {})
+        self._check_age(device, board)
+        reading.values = _values(board)
+        if not reading.values:
+            raise DeviceLost(f"{device.uuid}: every field is blank")
+        self._note_xid(device.uuid, board)
+        instances = latest.get(self._dcgm.fields.DCGM_FE_GPU_I, {})
+        for entity, instance in card.instances.items():
+            own = _values(instances.get(entity, {}))
+            reading.instance_values[instance] = {key: value for key, value in own.items() if key in _INSTANCE_KEYS}
+        self._add_from_nvml(device, reading)
+        all_values = (reading.values, *reading.instance_values.values())
+        reading.capabilities["profiling"] = any("engine_active_ratio" in values for values in all_values)
+        return reading
+
+    def _check_age(self, device: Device, board: dict[int, Any]) -> None:
+        newest = max((series[0].ts for series in board.values() if series), default=0) / 1e6
+        if newest and self._wall_clock() - newest > _STALE_INTERVALS * self._interval:
+            raise DeviceLost(f"{device.uuid}: the host engine has stopped updating its fields")
+
+    def _add_from_nvml(self, device: Device, reading: Reading) -> None:
+        """Processes, and whatever this DCGM has no field for."""
+        if self._nvml is None:
+            return
+        beside = self._nvml.read(device)
+        reading.processes, reading.capabilities = beside.processes, dict(beside.capabilities)
+        for key, value in beside.values.items():
+            reading.values.setdefault(key, value)
+        for instance, values in beside.instance_values.items():
+            own = reading.instance_values.setdefault(instance, {})
+            for key, value in values.items():
+                own.setdefault(key, value)
+
+    def _note_xid(self, uuid: str, board: dict[int, Any]) -> None:
+        series = board.get(_XID_FIELD)
+        code = _number(series)
+        if series and code:
+            with self._lock:
+                self._xid_seen[uuid] = (int(code), int(series[0].ts))
+
+    def wait_for_xids(self, timeout_seconds: float) -> list[XidEvent]:
+        """XIDs from NVML's events; without NVML, each change of the host engine's latched code counts once."""
+        if self._nvml is not None:
+            return self._nvml.wait_for_xids(timeout_seconds)
+        with self._lock:
+            seen = dict(self._xid_seen)
+        events = []
+        for uuid, mark in seen.items():
+            if self._reported.get(uuid) != mark:
+                self._reported[uuid] = mark
+                events.append(XidEvent(uuid, mark[0]))
+        return events
+
+    def reopen(self) -> None:
+        """Connect afresh. Raises BackendError."""
+        self.close()
+        if self._nvml is not None:
+            self._nvml.reopen()
+        self._connect()
+
+    def close(self) -> None:
+        """Disconnect; the host engine drops the watches."""
+        with self._lock:
+            self._cards, self._gpu_ids = {}, {}
+        with contextlib.suppress(self._dcgm.structs.DCGMError):
+            self._handle.Shutdown()
+
+
+@dataclass(frozen=True, slots=True)
+class _Card:
+    """The watches of one card: the board's entity and those of its instances."""
+
+    number: int
+    instances: dict[int, str]
+    group: Any
+    field_group: Any
+
+    def latest(self) -> dict[int, dict[int, dict[int, Any]]]:
+        """The newest values by entity group, entity and field."""
+        values: dict[int, dict[int, dict[int, Any]]] = self.group.samples.GetLatest_v2(self.field_group).values
+        return values
+
+
+_INSTANCE_KEYS: Final = frozenset(metric.key for metric in CATALOG if metric.scope == "instance")
+
+
+def _values(series_by_field: dict[int, Any]) -> dict[str, float]:
+    """Values in base units by catalogue key, blanks left out."""
+    values: dict[str, float] = {}
+    for field, (key, scale) in _FIELDS.items():
+        value = _number(series_by_field.get(field))
+        if value is not None and key not in values:
+            values[key] = value * scale
+    return values
+
+
+def _number(series: Any) -> float | None:
+    """The newest number of a series; None for blanks, text and nothing."""
+    if not series:
+        return None
+    newest = series[0]
+    if newest.isBlank or isinstance(newest.value, str | bytes):
+        return None
+    value = float(newest.value)
+    return None if is_blank(value) else value
+
+
+def _name(series: Any) -> str:
+    return _text(series[0].value) if series and not series[0].isBlank else ""
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _knock(address: str) -> None:
+    """Whether anybody listens; DCGM's own connect takes seconds to give up. Raises BackendError."""
+    try:
+        if "/" in address:
+            with socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(0.5)
+                client.connect(address)
+            return
+        host, _, port = address.partition(":")
+        socket.create_connection((host, int(port or 5555)), timeout=0.5).close()
+    except (OSError, ValueError) as error:
+        raise BackendError(f"DCGM at {address}: {error}; start nv-hostengine, or use --backend nvml") from error

@@ -1,0 +1,179 @@
+"""The real ctypes path, against a C library with NVML's ABI."""
+
+from __future__ import annotations
+
+import pytest
+
+from exporter.devices import DeviceLost, Reading
+from exporter.nvml import NvmlBackend
+from tests.exporter.conftest import Clock, MakeSampler, SetState
+
+MIB = 1048576
+
+
+@pytest.fixture
+def backend(stub: SetState, clock: Clock) -> NvmlBackend:
+    return NvmlBackend(clock=clock)
+
+
+def read(backend: NvmlBackend, gpu: int = 0) -> Reading:
+    return backend.read(backend.discover()[gpu])
+
+
+def test_devices_are_described(backend: NvmlBackend) -> None:
+    first, second = backend.discover()
+    assert first.uuid == "GPU-00000000-0000-0000-0000-000000000000"
+    assert (first.index, first.minor, first.pci_bus_id) == (0, 1, "00000000:A0:00.0")
+    assert (second.index, second.minor, second.model) == (1, 0, "NVIDIA H100 80GB HBM3")
+    assert backend.driver_version == "580.0-stub"
+
+
+def test_values_are_in_base_units(backend: NvmlBackend) -> None:
+    values = read(backend).values
+    assert values["power_watts"] == pytest.approx(699.123)
+    assert values["power_instant_watts"] == pytest.approx(701)
+    assert values["energy_joules_total"] == pytest.approx(3600)
+    assert values["gpu_util_ratio"] == pytest.approx(0.97)
+    assert values["sm_clock_hertz"] == 1.98e9
+    assert values["temperature_celsius"] == 61
+    assert values["memory_temperature_celsius"] == 72  # this field's type is unset, as some drivers leave it
+    assert values["nvlink_transmit_bytes_total"] == 2048  # asked for all links at once
+    parts = [values[f"memory_{part}_bytes"] for part in ("used", "free", "reserved")]
+    assert sum(parts) == values["memory_total_bytes"] == 81559 * MIB
+
+
+def test_what_a_card_lacks_is_absent_and_said(backend: NvmlBackend) -> None:
+    reading = read(backend)
+    assert "fan_speed_ratio" not in reading.values
+    assert reading.capabilities["fan"] is False
+    assert reading.capabilities["energy"] is True
+    assert reading.capabilities["profiling"] is True
+
+
+def test_field_values_may_all_be_unsupported(backend: NvmlBackend, stub: SetState) -> None:
+    stub(0, "no_fields", 1)
+    reading = read(backend)
+    assert "energy_joules_total" not in reading.values
+    assert reading.values["power_watts"] == pytest.approx(699.123)
+    assert reading.capabilities["energy"] is False
+
+
+def test_profiling_is_the_mean_between_two_passes(backend: NvmlBackend, clock: Clock) -> None:
+    assert "sm_active_ratio" not in read(backend).values
+    clock.now += 15
+    values = read(backend).values
+    assert values["sm_active_ratio"] == pytest.approx(0.8)
+    assert values["pcie_transmit_bytes_per_second"] == 2048 * MIB
+
+
+def test_a_wrapping_byte_counter_goes_on(backend: NvmlBackend, stub: SetState, clock: Clock) -> None:
+    stub(0, "pcie_bytes", 4_000_000_000)
+    read(backend)
+    clock.now += 1
+    # The first pass knows no rate: one wrap is assumed.
+    stub(0, "pcie_bytes", 100)
+    assert read(backend).values["pcie_transmit_bytes_total"] > 4_000_000_000
+    before = read(backend).values["pcie_transmit_bytes_total"]
+    clock.now += 10
+    stub(0, "pcie_bytes", 200)
+    grown = read(backend).values["pcie_transmit_bytes_total"] - before
+    # 2 GiB/s for 10 s wraps 32 bits about five times.
+    assert grown == pytest.approx(2048 * MIB * 10, abs=1 << 31)
+    assert grown % (1 << 32) == 100
+
+
+def test_mig_instances_have_values_of_their_own(backend: NvmlBackend, stub: SetState, clock: Clock) -> None:
+    stub(0, "mig", 2)
+    device = backend.discover()[0]
+    assert [(instance.id, instance.profile) for instance in device.instances] == [("7", "1g.10gb"), ("8", "1g.10gb")]
+    backend.read(device)
+    clock.now += 15
+    reading = backend.read(device)
+    assert reading.instance_values["7"]["memory_total_bytes"] == 9856 * MIB
+    assert reading.instance_values["8"]["sm_active_ratio"] == pytest.approx(0.18)
+    assert "sm_active_ratio" not in reading.values
+    assert "gpu_util_ratio" not in reading.values
+    assert reading.values["power_watts"] == pytest.approx(699.123)
+
+
+def test_a_new_mig_layout_is_seen(backend: NvmlBackend, stub: SetState) -> None:
+    stub(0, "mig", 1)
+    assert len(read(backend).instance_values) == 1
+    stub(0, "mig", 3)
+    assert len(read(backend).instance_values) == 3
+    stub(0, "mig", 0)
+    reading = read(backend)
+    assert reading.instance_values == {}
+    assert reading.values["gpu_util_ratio"] == pytest.approx(0.97)
+
+
+def test_a_lost_card_is_an_error_of_its_own(backend: NvmlBackend, stub: SetState) -> None:
+    devices = backend.discover()
+    stub(1, "lost", 1)
+    assert backend.read(devices[0]).values["power_watts"] == pytest.approx(699.123)
+    with pytest.raises(DeviceLost, match="GPU-00000000-0000-0000-0000-000000000001"):
+        backend.read(devices[1])
+    assert [device.index for device in backend.discover()] == [0]
+    stub(1, "lost", 0)
+    backend.reopen()
+    assert [device.index for device in backend.discover()] == [0, 1]
+
+
+def test_xids_come_as_events(backend: NvmlBackend, stub: SetState) -> None:
+    devices = backend.discover()
+    assert backend.wait_for_xids(0) == []
+    stub(1, "xid", 79)
+    stub(0, "xid", 31)
+    events = backend.wait_for_xids(0)
+    assert {(event.uuid, event.code, event.instance) for event in events} == {
+        (devices[0].uuid, 31, None),
+        (devices[1].uuid, 79, None),
+    }
+
+
+def test_processes_are_listed(backend: NvmlBackend, stub: SetState) -> None:
+    assert read(backend).processes == ()
+    stub(0, "processes", 4711)
+    (process,) = read(backend).processes
+    assert (process.pid, process.memory_bytes, process.instance) == (4711, MIB, None)
+
+
+def test_ecc_and_throttling_count(backend: NvmlBackend, stub: SetState) -> None:
+    stub(0, "ecc", 3)
+    stub(0, "throttle_ns", 2_500_000_000)
+    values = read(backend).values
+    assert values["ecc_uncorrected_volatile_total"] == 3
+    assert values["throttle_power_seconds_total"] == pytest.approx(2.5)
+    assert values["throttle_reasons_bitmask"] == 4
+
+
+def test_one_hanging_card_delays_no_other(backend: NvmlBackend, stub: SetState, make_sampler: MakeSampler) -> None:
+    sampler = make_sampler(backend, deadline=0.3)
+    sampler.run_pass()
+    stub(0, "hang", 1)
+    hung = sampler.run_pass()
+    assert [card.state for card in hung.cards] == ["stalled", "up"]
+    assert hung.stalled == 1
+    stub(0, "hang", 0)
+    sampler._readers[hung.cards[0].device.uuid].wait(5)
+    assert [card.state for card in sampler.run_pass().cards] == ["up", "up"]
+
+
+def test_garbage_is_dropped_and_counted(backend: NvmlBackend, stub: SetState, make_sampler: MakeSampler) -> None:
+    stub(0, "garbage", 1)
+    snapshot = make_sampler(backend).run_pass()
+    values = snapshot.cards[0].values
+    assert not {"gpu_util_ratio", "power_watts", "temperature_celsius"} & values.keys()
+    assert snapshot.rejected == {
+        ("gpu_util_ratio", "above_range"): 1,
+        ("power_watts", "above_range"): 1,
+        ("temperature_celsius", "above_range"): 1,
+    }
+    assert snapshot.cards[1].values["power_watts"] == pytest.approx(699.123)
+
+
+def test_a_ratio_just_above_one_counts_as_one(backend: NvmlBackend, clock: Clock, make_sampler: MakeSampler) -> None:
+    sampler = make_sampler(backend)
+    sampler.run_pass()
+    clock.now += 15
+    assert sampler.run_pass().cards[0].values["engine_active_ratio"] == 1.0

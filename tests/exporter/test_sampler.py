@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Mapping
+
+from exporter.devices import BackendError, Device, Reading, XidEvent
+from exporter.endpoints import Endpoints
+from exporter.families import FamilyBuilder
+from exporter.identity import Identities, Target
+from exporter.owners.claims import Claim, Claims, Owner
+from exporter.server import Request
+from tests.exporter.conftest import Clock, MakeBackend, MakeSampler
+
+H100 = {"model": "NVIDIA H100 80GB HBM3", "load": 0.8}
+
+
+class Adapter:
+    """An owner adapter that does what a test tells it to."""
+
+    name = "static"
+    evidence = False
+
+    def __init__(self) -> None:
+        self.fails = False
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def find(self, identities: Identities, readings: Mapping[str, Reading]) -> Claims:
+        del readings
+        self.gate.wait()
+        if self.fails:
+            raise OSError("the kubelet is gone")
+        target = identities.by_index("0")
+        return Claims((Claim(target, Owner(workload="w")),) if target else ())
+
+
+def test_a_lost_card_stays_visible_and_comes_back(
+    fleet_backend: MakeBackend, make_sampler: MakeSampler, clock: Clock
+) -> None:
+    faults = [{"kind": "xid", "code": 79, "at": 20}, {"kind": "lost", "at": 20, "for": 100}]
+    backend, _ = fleet_backend(H100, {**H100, "faults": faults})
+    sampler = make_sampler(backend)
+    assert [card.state for card in sampler.run_pass().cards] == ["up", "up"]
+    clock.now += 30
+    snapshot = sampler.run_pass()
+    lost = snapshot.cards[1]
+    assert (lost.state, lost.up) == ("lost", False)
+    assert "power_watts" not in lost.values
+    assert lost.values["xid_last_code"] == 79
+    assert snapshot.cards[0].values["power_watts"] > 0
+    clock.now += 15
+    snapshot = sampler.run_pass()
+    assert snapshot.cards[1].state == "missing"
+    assert (snapshot.expected, snapshot.present) == (2, 1)
+    assert snapshot.xids[lost.device.uuid, None, 79].count == 1
+    for _ in range(10):
+        clock.now += 15
+        snapshot = sampler.run_pass()
+    assert [card.state for card in snapshot.cards] == ["up", "up"]
+    assert snapshot.cards[1].values["xid_last_code"] == 79
+
+
+def test_the_expected_count_can_be_given(fleet_backend: MakeBackend, make_sampler: MakeSampler) -> None:
+    backend, _ = fleet_backend(H100)
+    snapshot = make_sampler(backend, expected=8).run_pass()
+    assert (snapshot.expected, snapshot.present) == (8, 1)
+
+
+def test_a_hanging_call_leaves_the_last_values_for_three_intervals(
+    fleet_backend: MakeBackend, make_sampler: MakeSampler, clock: Clock
+) -> None:
+    backend, driver = fleet_backend({**H100, "faults": [{"kind": "hang", "at": 10, "for": 60}]}, H100)
+    sampler = make_sampler(backend, deadline=0.1)
+    fresh = sampler.run_pass()
+    clock.now += 15
+    hung = sampler.run_pass()
+    assert [card.state for card in hung.cards] == ["stalled", "up"]
+    assert hung.cards[0].values["power_watts"] == fresh.cards[0].values["power_watts"]
+    assert hung.cards[0].sampled_at == fresh.cards[0].sampled_at
+    clock.now += 31
+    old = sampler.run_pass()
+    assert old.cards[0].state == "stalled"
+    assert "power_watts" not in old.cards[0].values
+    clock.now += 60
+    driver.release()
+    sampler._readers[old.cards[0].device.uuid].wait(5)
+    assert [card.state for card in sampler.run_pass().cards] == ["up", "up"]
+
+
+def test_a_dead_adapter_costs_its_owners_and_nothing_else(
+    fleet_backend: MakeBackend, make_sampler: MakeSampler, clock: Clock
+) -> None:
+    adapter = Adapter()
+    sampler = make_sampler(fleet_backend(H100)[0], [adapter])
+    snapshot = sampler.run_pass()
+    assert [share.owner.workload for share in snapshot.shares] == ["w"]
+    adapter.fails = True
+    clock.now += 15
+    snapshot = sampler.run_pass()
+    assert (snapshot.shares, snapshot.adapters[0].up, snapshot.good) == ([], False, True)
+    adapter.fails = False
+    clock.now += 15
+    assert sampler.run_pass().adapters[0].up is True
+
+
+def test_a_hanging_adapter_keeps_its_claims_for_three_intervals(
+    fleet_backend: MakeBackend, make_sampler: MakeSampler, clock: Clock
+) -> None:
+    adapter = Adapter()
+    sampler = make_sampler(fleet_backend(H100)[0], [adapter], deadline=0.1)
+    sampler.run_pass()
+    adapter.gate.clear()
+    clock.now += 15
+    snapshot = sampler.run_pass()
+    assert [share.owner.workload for share in snapshot.shares] == ["w"]
+    assert snapshot.cards[0].up
+    clock.now += 45
+    snapshot = sampler.run_pass()
+    assert (snapshot.shares, snapshot.adapters[0].up) == ([], False)
+    adapter.gate.set()
+
+
+class DeadDriver:
+    """A backend whose driver is gone, until it is back."""
+
+    name = "nvml"
+    driver_version = "1"
+
+    def __init__(self) -> None:
+        self.dead = True
+
+    def discover(self) -> list[Device]:
+        if self.dead:
+            raise BackendError("NVML: driver not loaded")
+        return [Device("GPU-1", 0, 0, "00000000:01:00.0", "T4")]
+
+    def read(self, device: Device) -> Reading:
+        return Reading(device, {"power_watts": 30.0})
+
+    def wait_for_xids(self, timeout_seconds: float) -> list[XidEvent]:
+        del timeout_seconds
+        return []
+
+    def reopen(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def request(path: str) -> Request:
+    return Request("GET", path, {}, keep_alive=False)
+
+
+def test_ready_after_the_first_good_pass_until_samples_are_old(make_sampler: MakeSampler, clock: Clock) -> None:
+    driver = DeadDriver()
+    sampler = make_sampler(driver)
+    endpoints = Endpoints([FamilyBuilder()], interval=15, clock=clock)
+    assert endpoints.answer(request("/readyz")).status == 503
+    endpoints.publish(sampler.run_pass())
+    assert endpoints.answer(request("/readyz")).status == 503
+    assert b"gpuledger_backend_up" in endpoints.answer(request("/metrics")).body
+    driver.dead = False
+    clock.now += 15
+    endpoints.publish(sampler.run_pass())
+    assert endpoints.answer(request("/readyz")).status == 200
+    driver.dead = True
+    sampler._listed.clear()
+    for _ in range(4):
+        clock.now += 15
+        endpoints.publish(sampler.run_pass())
+    assert endpoints.answer(request("/readyz")).status == 503
+    assert endpoints.answer(request("/livez")).status == 200
+
+
+def test_alive_while_passes_end(make_sampler: MakeSampler, clock: Clock) -> None:
+    endpoints = Endpoints([FamilyBuilder()], interval=15, clock=clock)
+    endpoints.publish(make_sampler(DeadDriver()).run_pass())
+    clock.now += 149
+    assert endpoints.answer(request("/livez")).status == 200
+    clock.now += 2
+    assert endpoints.answer(request("/livez")).status == 503
+
+
+def test_samples_tell_their_age_at_the_scrape(
+    fleet_backend: MakeBackend, make_sampler: MakeSampler, clock: Clock
+) -> None:
+    endpoints = Endpoints([FamilyBuilder()], interval=15, clock=clock)
+    endpoints.publish(make_sampler(fleet_backend(H100)[0]).run_pass())
+    clock.now += 7.5
+    lines = endpoints.answer(request("/metrics")).body.decode().splitlines()
+    (age,) = [line for line in lines if line.startswith("gpuledger_sample_age_seconds{")]
+    assert age.endswith(" 7.5")
+
+
+def test_instances_are_owned_apart(fleet_backend: MakeBackend, make_sampler: MakeSampler) -> None:
+    backend, _ = fleet_backend({**H100, "mig": ["3g.40gb", "3g.40gb"]})
+    sampler = make_sampler(backend)
+    snapshot = sampler.run_pass()
+    assert set(snapshot.cards[0].instance_values) == {"1", "2"}
+    text = "".join(f"{f.name}{w} {v}\n" for f in FamilyBuilder().build(snapshot) for w, v in f.samples)
+    assert text.count("gpuledger_power_watts{") == 1
+    assert text.count('gpuledger_memory_used_bytes{node="node1",gpu="0"') == 3
+    assert text.count("gpuledger_unowned_share_ratio{") == 2
+    assert Target(snapshot.cards[0].device.uuid, "1") is not None
+
+
+def test_a_day_of_passes_holds_no_more_memory_than_an_hour(
+    fleet_backend: MakeBackend, make_sampler: MakeSampler, clock: Clock
+) -> None:
+    """24 h at 15 s on a clock that a test moves; owners change every pass."""
+
+    class Churn(Adapter):
+        def find(self, identities: Identities, readings: Mapping[str, Reading]) -> Claims:
+            del readings
+            target = identities.by_index("0")
+            return Claims((Claim(target, Owner(job=str(clock.now))),) if target else ())
+
+    backend, _ = fleet_backend({"model": "Tesla T4", "values": {"power_watts": 50}, "only_values": True})
+    sampler = make_sampler(backend, [Churn()])
+    endpoints = Endpoints([FamilyBuilder(owner_labels=True)], interval=15, clock=clock)
+    threads = before = 0
+    passes = 24 * 60 * 4
+    for number in range(passes):
+        clock.now += 15
+        endpoints.publish(sampler.run_pass())
+        if number == passes // 24:
+            threads = threading.active_count()
+            before = sys.getallocatedblocks()
+    assert threading.active_count() == threads
+    assert sys.getallocatedblocks() - before < 2000
