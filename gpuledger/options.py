@@ -6,6 +6,7 @@ import argparse
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -76,6 +77,17 @@ def print_report(report: Report, *, json: bool) -> None:
 
     width = shutil.get_terminal_size((FALLBACK_WIDTH, 24)).columns
     print(render(report.model_dump(mode="json", by_alias=True), width=width))
+
+
+def progress(what: str) -> Callable[[int, int], None] | None:
+    """A line on stderr that counts up in place; None where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(done: int, of: int) -> None:
+        print(f"\r{what}: {done}/{of}", end="\n" if done >= of else "", file=sys.stderr, flush=True)
+
+    return show
 
 
 def note(text: str) -> None:

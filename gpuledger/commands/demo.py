@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     folder: Path = arguments.dir
     clear(folder)
     options.note("simulating 30 days of a fleet of 64 GPUs")
-    simulate(folder)
+    simulate(folder, progress=options.progress("days"))
     config = load(folder / options.CONFIG_NAME)
     options.note("ingesting, rolling up, rating, publishing")
     run_once(config)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from exporter.errors import UsageError
 from gpuledger import options
 
 
@@ -22,12 +23,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay and print the report."""
-    from pipelines import config as configuration
+    from pipelines.config import load
     from pipelines.operations import replay
 
+    path = arguments.directory / options.CONFIG_NAME
+    named = getattr(arguments, "config", None)
+    if named is not None and Path(named).absolute() != path.absolute():
+        raise UsageError(f"--config {named}: a replay is by {path}, which lies beside its files; leave --config out")
     start, end = None, None
     if arguments.start or arguments.end:
-        path = getattr(arguments, "config", None) or arguments.directory / options.CONFIG_NAME
-        start, end = options.window(arguments, configuration.load(Path(path)))
+        start, end = options.window(arguments, load(path))
     options.print_report(replay(arguments.directory, start=start, end=end), json=arguments.json)
     return 0

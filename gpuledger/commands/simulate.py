@@ -26,6 +26,12 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"--{name} {getattr(arguments, name)}: expected 1 or more")
     from pipelines.simulate import simulate
 
-    simulate(arguments.out, gpus=arguments.gpus, days=arguments.days, seed=arguments.seed)
+    simulate(
+        arguments.out,
+        gpus=arguments.gpus,
+        days=arguments.days,
+        seed=arguments.seed,
+        progress=options.progress("days"),
+    )
     options.note(f"wrote {arguments.out}; look at it with: gpuledger replay {arguments.out}")
     return 0

@@ -86,6 +86,13 @@ def test_a_folder_without_configuration_is_one_line_and_status_2(tmp_path: Path,
     assert err.count("\n") == 1
 
 
+def test_replay_is_by_the_folders_own_configuration(folder: Path, capsys: Capture) -> None:
+    own = str(folder / "gpuledger.yaml")
+    assert totals(answer(capsys, "replay", str(folder), "--config", own, "--json"))
+    assert cli.main(["replay", str(folder), "--config", "other.yaml"]) == 2
+    assert capsys.readouterr().err.startswith("gpuledger: --config other.yaml: a replay is by ")
+
+
 def test_replay_leaves_nothing_behind(folder: Path, capsys: Capture) -> None:
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     answer(capsys, "replay", str(folder), "--json")
