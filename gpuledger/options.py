@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 CONFIG_VARIABLE: Final = "GPULEDGER_CONFIG"
 CONFIG_NAME: Final = "gpuledger.yaml"
-FALLBACK_WIDTH: Final = 110
+FALLBACK_WIDTH: Final = 130  # what a log or a pipe gets: every column of charges
 
 
 def config_path(arguments: argparse.Namespace) -> Path:

@@ -76,10 +76,13 @@ def _tenants(report: Json, width: int) -> list[str]:
     unattributed = report["unattributed_gpu_hours"]
     if not tenants and not unattributed:
         return ["Tenants: none has usage, a reservation, a charge or a budget in this period"]
-    # Fold charges into one column until the table fits: what is shown still adds up to the total.
-    used = [kind for kind in CHARGES if any(Decimal(t["charges"][kind]) for t in tenants)]
-    for kept in range(len(used), -1, -1):
-        lines = align(_tenant_rows(report, tenants, used[:kept], used[kept:]))
+    # Fold the smallest charges into one column until the table fits: what is shown still adds up to the total.
+    moved = {kind: sum(abs(Decimal(t["charges"][kind])) for t in tenants) for kind in CHARGES}
+    smallest_first = sorted((kind for kind in CHARGES if moved[kind]), key=lambda kind: moved[kind])
+    for count in range(len(smallest_first) + 1):
+        folded = smallest_first[:count]
+        kinds = [kind for kind in CHARGES if moved[kind] and kind not in folded]
+        lines = align(_tenant_rows(report, tenants, kinds, folded))
         if max(len(line) for line in lines) <= width:
             break
     return lines
