@@ -26,6 +26,7 @@ from pipelines.instants import HOUR_MS, from_ms
 from pipelines.ledger import read_metered
 from pipelines.metering import Metered
 from pipelines.periods import Period, local_months
+from pipelines.published_tables import fleet_tables, tenant_tables
 from pipelines.rating import Charge, Rated, rate
 from pipelines.report import Report
 from pipelines.statement import make_report, within_of
@@ -113,12 +114,13 @@ def publish(config: Config, metered: Metered, *, made_from: str, as_of: datetime
     months = [(name, *_rated(metered, config, period, as_of)) for name, period in _months(metered, config)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        fleet = _write(folder, f"fleet-{sequence}", _fleet_tables(metered, months, config, as_of))
+        tables = _fleet_tables(metered, months, config, as_of)
+        fleet = _write(folder, f"fleet-{sequence}", tables)
         tenants = {}
         for tenant in (t.id for t in config.tenants):
-            tables = _tenant_tables(tenant, metered, months, config)
-            if tables is not None:
-                tenants[tenant] = _write_if_changed(folder, tenant, sequence, tables, before)
+            own = _tenant_tables(tenant, metered, months, config, tables)
+            if own is not None:
+                tenants[tenant] = _write_if_changed(folder, tenant, sequence, own, before)
         publication = Publication(sequence, as_of, made_from, fleet, tenants)
         _point(folder, publication)
     except OSError as error:
@@ -147,6 +149,8 @@ def _fleet_tables(
     metered: Metered, months: list[Month], config: Config, as_of: datetime
 ) -> dict[str, pl.DataFrame]:
     span = metered.span or (None, None)
+    charges = _charges(months, config)
+    reports = {name: report for name, _, report in months}
     return {
         "lease": metered.leases,
         "usage": metered.usage,
@@ -155,7 +159,8 @@ def _fleet_tables(
         "metered_from": pl.DataFrame(
             {"made_from": [""], "made_at": [as_of], "span_start": [span[0]], "span_end": [span[1]]}
         ),
-        "charge": _charges(months, config),
+        "charge": charges,
+        **fleet_tables(metered, reports, charges, config),
         "period_report": pl.DataFrame(
             [(name, report.model_dump_json()) for name, _, report in months],
             schema={"period": pl.String, "report": pl.String},
@@ -167,10 +172,10 @@ def _fleet_tables(
 
 
 def _tenant_tables(
-    tenant: str, metered: Metered, months: list[Month], config: Config
+    tenant: str, metered: Metered, months: list[Month], config: Config, fleet: Mapping[str, pl.DataFrame]
 ) -> dict[str, pl.DataFrame] | None:
     """Return the tables of one tenant; None where it has none."""
-    charges = _charges(months, config, only=tenant)
+    charges = fleet["charge"].filter(pl.col("tenant") == tenant)
     own_reports = [
         (name, row.model_dump_json(), report.period.model_dump_json())
         for name, _, report in months
@@ -184,6 +189,7 @@ def _tenant_tables(
         "lease": metered.leases.filter(pl.col("id").is_in(held.implode())),
         "usage": metered.usage.filter(pl.col("lease").is_in(held.implode())),
         "charge": charges,
+        **tenant_tables(tenant, fleet),
         "tenant_report": pl.DataFrame(
             own_reports, schema={"period": pl.String, "report": pl.String, "bounds": pl.String}, orient="row"
         ),
@@ -228,13 +234,8 @@ def _findings(findings: list[Finding]) -> pl.DataFrame:
     )
 
 
-def _charges(months: list[Month], config: Config, *, only: str | None = None) -> pl.DataFrame:
-    rows = [
-        _charge_row(name, charge, config)
-        for name, rated, _ in months
-        for charge in rated.charges
-        if only is None or charge.tenant == only
-    ]
+def _charges(months: list[Month], config: Config) -> pl.DataFrame:
+    rows = [_charge_row(name, charge, config) for name, rated, _ in months for charge in rated.charges]
     return pl.DataFrame(rows, schema=CHARGE, orient="row")
 
 
