@@ -55,6 +55,9 @@ _FIELDS: Final = {metric.nvml_field: metric for metric in CATALOG if metric.nvml
 _GPM: Final = {metric.gpm_metric: metric for metric in CATALOG if metric.gpm_metric is not None}
 _GARBAGE: Final = {"gpu_util_ratio": 808334905, "temperature_celsius": 4294967295, "power_watts": 4294967295}
 
+# Calls closer together than this see one state of the card.
+_STEP_SECONDS: Final = 0.05
+
 _Handle = FakeCard | FakeInstance
 
 
@@ -98,6 +101,9 @@ class FakeNvml:
 
     def _answers(self, card: _Handle) -> None:
         if isinstance(card, FakeCard):
+            seconds = self._clock() - self._start
+            if seconds - card.seconds > _STEP_SECONDS:
+                card.advance(seconds)
             if card.fault("hang"):
                 self._released.wait()
             if card.fault("lost"):
@@ -154,8 +160,7 @@ class FakeNvml:
         return instance.compute_instance
 
     def nvmlDeviceGetUtilizationRates(self, card: FakeCard) -> Any:
-        # Each pass over a card starts here: the pretended time is moved on.
-        card.advance(self._clock() - self._start)
+        self._answers(card)
         if card.instances:
             _fail(pynvml.NVML_ERROR_NOT_SUPPORTED)
         gpu = self._raw(card, "gpu_util_ratio")

@@ -90,15 +90,15 @@ class FakeCard:
     processes: list[dict[str, float]] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     values: dict[str, float] = field(default_factory=dict)
-    _seconds: float = 0.0
+    seconds: float = 0.0
 
     def fault(self, kind: str) -> bool:
         """Whether a fault of this kind is on now."""
-        return any(fault.kind == kind and fault.active(self._seconds) for fault in self.faults)
+        return any(fault.kind == kind and fault.active(self.seconds) for fault in self.faults)
 
     def advance(self, seconds: float) -> None:
         """Move to ``seconds`` after the start: gauges follow the load, counters run on."""
-        elapsed, self._seconds = max(0.0, seconds - self._seconds), seconds
+        elapsed, self.seconds = max(0.0, seconds - self.seconds), seconds
         gauges = {} if self.only_values else self._gauges(self.busy(seconds))
         for key, value in gauges.items():
             self.values[key] = value
@@ -109,6 +109,8 @@ class FakeCard:
                 self.values.pop(key, None)
             else:
                 self.values[key] = fixed
+        for instance in self.instances:
+            _fill_instance(self, instance)
 
     def busy(self, seconds: float) -> float:
         """The load at a time, 0 to 1."""
@@ -183,8 +185,6 @@ class FakeFleet:
         """Move every card to ``seconds`` after the start."""
         for card in self.cards:
             card.advance(seconds)
-            for instance in card.instances:
-                _fill_instance(card, instance)
 
 
 def _fill_instance(card: FakeCard, instance: FakeInstance) -> None:

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import gzip
+
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from exporter.catalog import BY_KEY
+from exporter.devices import Device, Reading
+from exporter.exposition import END, Family, Renderer, labels
+from exporter.validity import Rejections, fault, is_blank
+
+values = st.floats(allow_nan=False, allow_infinity=False) | st.integers(0, 2**63)
+# Surrogates can't be encoded, and a reader may take \r and its kin for the end of a line.
+texts = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"], include_characters='\n"\\'))
+
+
+def page(*families: Family) -> str:
+    return Renderer().render(families).body(openmetrics=False, gzipped=False).decode()
+
+
+@given(st.dictionaries(st.sampled_from(["tenant", "pod", "user"]), texts, min_size=1), values)
+def test_any_label_and_value_reads_back_the_same(pairs: dict[str, str], value: float) -> None:
+    (family,) = parse_text(page(Family("x", "gauge", "Help.", [(labels(pairs), value)])))
+    (sample,) = family.samples
+    assert sample.labels == pairs
+    assert sample.value == float(value)
+
+
+def test_openmetrics_reads_back_the_same() -> None:
+    families = [
+        Family("gpuledger_energy_joules_total", "counter", 'A "quoted" help.', [('{a="b"}', 3.5)]),
+        Family("gpuledger_power_watts", "gauge", "Power.", [("", 70)]),
+        Family("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter", "Energy.", [("", 1)]),
+    ]
+    body = Renderer().render(families).body(openmetrics=True, gzipped=False) + END
+    parsed = {family.name: family for family in parse_openmetrics(body.decode())}
+    assert parsed["gpuledger_energy_joules"].type == "counter"
+    assert parsed["gpuledger_energy_joules"].samples[0].value == 3.5
+    assert parsed["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"].type == "unknown"
+
+
+def test_families_without_samples_are_left_out() -> None:
+    assert page(Family("x", "gauge", "Help.", [])) == ""
+
+
+def test_a_renderer_forgets_series_that_are_gone() -> None:
+    renderer = Renderer()
+    for number in range(100):
+        renderer.render([Family("x", "gauge", "Help.", [(f'{{job="{number}"}}', 1.0)])])
+    assert sum(map(len, renderer._prefixes.values())) == 1
+
+
+def test_values_change_under_kept_labels() -> None:
+    renderer = Renderer()
+    for value in (1.0, 2.0):
+        body = renderer.render([Family("x", "gauge", "H.", [("", value)])]).body(openmetrics=False, gzipped=False)
+        assert body.endswith(f"x {value}\n".encode())
+
+
+def test_gzip_members_join() -> None:
+    body = Renderer().render([Family("x", "gauge", "H.", [("", 1.0)])]).body(openmetrics=False, gzipped=True)
+    assert gzip.decompress(body + gzip.compress(b"tail")).endswith(b"x 1.0\ntail")
+
+
+def test_blank_codes_of_dcgm_are_no_values() -> None:
+    blanks = [9223372036854775792 + code for code in range(4)]
+    blanks += [140737488355328.0 + code for code in range(4)] + [2147483632 + code for code in range(4)]
+    assert all(is_blank(float(value)) for value in blanks)
+    assert not any(is_blank(value) for value in (0, 1e15, 2147483000, 140737488355327))
+
+
+def test_why_a_value_is_rejected() -> None:
+    assert fault("power_watts", float("nan")) == "not_finite"
+    assert fault("power_watts", float("inf")) == "not_finite"
+    assert fault("power_watts", 3001) == "above_range"
+    assert fault("power_watts", -1) == "below_range"
+    assert fault("power_watts", 700) is None
+
+
+def test_rejected_values_are_dropped_counted_and_not_clamped() -> None:
+    device = Device("GPU-1", 0, 0, "", "T4")
+    reading = Reading(device, {"gpu_util_ratio": 26.19, "engine_active_ratio": 1.01, "power_watts": 70.0})
+    reading.instance_values["3"] = {"engine_active_ratio": 1.03}
+    rejections = Rejections()
+    rejections.clean(reading)
+    assert reading.values == {"engine_active_ratio": 1.0, "power_watts": 70.0}
+    assert reading.instance_values == {"3": {}}
+    assert rejections.counts == {("gpu_util_ratio", "above_range"): 1, ("engine_active_ratio", "above_range"): 1}
+    assert BY_KEY["gpu_util_ratio"].maximum == 1
