@@ -205,7 +205,7 @@ def _priced(metered: Metered, config: Config) -> pl.DataFrame:
         (model, nth, None if (price := card.price(model, "on_demand", start)) is None else float(price))
         for model, nth, start in at.iter_rows()
     ]
-    schema = {"model": pl.String, "stretch": usage.schema["stretch"], "price": pl.Float64}
+    schema = pl.Schema({"model": pl.String(), "stretch": usage.schema["stretch"], "price": pl.Float64()})
     day = pl.from_epoch("start", "ms").dt.replace_time_zone("UTC").dt.convert_time_zone(config.timezone.key).dt.date()
     return (
         usage.join(
