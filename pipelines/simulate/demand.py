@@ -42,7 +42,7 @@ class Demand:
     behaviours: dict[str, float]
     spread: float = 1.0
     longest_hours: float = 48.0
-    daytime: float = 0.6
+    daytime: float = 0.45
     namespace: str | None = None
     account: str = ""
     partition: str = "gpu"
@@ -92,15 +92,15 @@ _TRAINING: Final = {
 }
 
 _VISION: Final = Demand(
-    "vision", H100_K8S, "train", 0.52, {(1, 1): 4, (1, 2): 3, (1, 4): 3, (1, 8): 1}, 4.0, _TRAINING,
+    "vision", H100_K8S, "train", 0.95, {(1, 1): 4, (1, 2): 3, (1, 4): 3, (1, 8): 1}, 4.0, _TRAINING,
     namespace="vision-train",
 )  # fmt: skip
 _NLP: Final = Demand(
-    "nlp", H100_SLURM, "pretrain", 0.20, {(1, 1): 4, (1, 2): 2, (1, 4): 2}, 5.0, _TRAINING, account="nlp",
+    "nlp", H100_SLURM, "pretrain", 0.42, {(1, 1): 4, (1, 2): 2, (1, 4): 2}, 5.0, _TRAINING, account="nlp",
     users=("dara", "eli"),
 )  # fmt: skip
 _FOLD: Final = Demand(
-    "bio", A100_SLURM, "fold", 0.55, {(1, 1): 5, (1, 2): 2, (1, 4): 1}, 3.0,
+    "bio", A100_SLURM, "fold", 0.7, {(1, 1): 5, (1, 2): 2, (1, 4): 1}, 3.0,
     {"memory_bound": 4, "no_tensor": 2, "training": 2, "idle_held": 1}, account="bio-fold", partition="gpu-a100",
     users=("farid", "gwen", "kim"),
 )  # fmt: skip
@@ -111,20 +111,20 @@ DEMANDS: Final = (
     _FOLD,
     Demand("vision", A100_K8S, "lab", 0.08, _ONE, 1.5, {"notebook": 3, "memory_bound": 1}, daytime=0.9,
            namespace="vision-lab"),
-    Demand("speech", A100_K8S, "asr", 0.42, {(1, 1): 4, (1, 2): 2, (1, 4): 1}, 5.0,
+    Demand("speech", A100_K8S, "asr", 0.55, {(1, 1): 4, (1, 2): 2, (1, 4): 1}, 5.0,
            {"training": 4, "data_starved": 3, "idle_held": 1}, namespace="speech", named_by_uid=False),
     Demand("speech", H100_K8S, "tts", 0.07, _ONE, 3.0, {"training": 1, "pcie_bound": 1}, namespace="speech"),
     Demand(None, A100_K8S, "report", 0.05, _ONE, 1.0, {"pcie_bound": 1}, namespace="legacy-tools"),
-    Demand("sandbox", H100_K8S, "sweep", 0.06, _ONE, 0.8, {"training": 1, "no_tensor": 1}, namespace="spot-sweeps",
+    Demand("sandbox", H100_K8S, "sweep", 0.06, _ONE, 1.5, {"training": 1, "no_tensor": 1}, namespace="spot-sweeps",
            daytime=0.2, spot=True),
-    Demand("teaching", A100_MIG, "notebook", 0.35, _ONE, 2.0, {"notebook": 1}, spread=0.5, longest_hours=10.0,
+    Demand("teaching", A100_MIG, "notebook", 0.25, _ONE, 5.0, {"notebook": 1}, spread=0.5, longest_hours=14.0,
            daytime=0.97, namespace="course-ml101"),
     Demand("vision", A100_MIG, "tune", 0.15, _ONE, 6.0, {"training": 2, "no_tensor": 1}, namespace="vision-lab"),
-    Demand("teaching", T4_SLICED, "exercise", 0.25, _ONE, 1.2, {"notebook": 1}, spread=0.5, longest_hours=6.0,
+    Demand("teaching", T4_SLICED, "exercise", 0.2, _ONE, 2.5, {"notebook": 1}, spread=0.5, longest_hours=8.0,
            daytime=0.97, namespace="course-intro"),
     Demand("bio", H100_SLURM, "docking", 0.08, {(1, 1): 3, (1, 2): 1}, 3.0, {"no_tensor": 3, "pcie_bound": 1},
            account="bio-dock", users=("farid", "gwen")),
-    Demand("sandbox", H100_SLURM, "scan", 0.10, {(1, 1): 3, (1, 2): 1}, 0.6, {"training": 1, "memory_bound": 1},
+    Demand("sandbox", H100_SLURM, "scan", 0.10, {(1, 1): 3, (1, 2): 1}, 1.2, {"training": 1, "memory_bound": 1},
            account="open", qos="scavenger", users=("hugo", "ines", "jo"), daytime=0.2, spot=True),
     Demand("nlp", A100_SLURM, "eval", 0.08, _ONE, 0.5, {"memory_bound": 1}, account="nlp", partition="gpu-a100",
            users=("dara", "eli")),
@@ -200,7 +200,7 @@ def rhythm(time: int, daytime: float) -> float:
     thanksgiving = (
         moment.month == 11 and moment.weekday() in (3, 4, 5, 6) and 22 <= moment.day - moment.weekday() + 3 <= 28
     )
-    return level * (0.15 if thanksgiving else 1.0)
+    return level * (0.35 if thanksgiving else 1.0)
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import lcm
 from typing import Final
 
 import numpy as np
@@ -80,6 +81,11 @@ class Fleet:
     nodes: tuple[Node, ...]
     devices: tuple[Device, ...]
     units: tuple[Unit, ...]
+
+    @property
+    def quanta(self) -> int:
+        """The smallest number of equal parts of a card of which every unit has a whole number."""
+        return lcm(*(unit.share.denominator for unit in self.units))
 
     def count(self, *kinds: str) -> int:
         """Cards on nodes of these kinds."""

@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipelines.simulate.demand import SERVICES, WARM_UP, Demand, Names, Request, Service
 from pipelines.simulate.fleet import A100_MIG, H100_K8S, H100_SLURM, T4_SLICED, Fleet, Node
 from pipelines.simulate.scenario import DAY, Incident, Job, Lease, Window, local
 from pipelines.simulate.terms import Terms
+
+Ints = NDArray[np.int64]
 
 _FOR_GOOD: Final = 1 << 60
 _SLACK: Final = 1  # H100s that stay idle beyond unused reservations, since one may break
@@ -24,6 +27,16 @@ class Closure:
     start: int
     end: int
     grace: int = 0
+
+
+class Pool:
+    """The units of one kind of node, in groups whose units can serve one pod together."""
+
+    def __init__(self, groups: tuple[tuple[int, ...], ...]) -> None:
+        self.groups = groups
+        self.units: Ints = np.array([unit for group in groups for unit in group], dtype=np.int64)
+        self.sizes: Ints = np.array([len(group) for group in groups], dtype=np.int64)
+        self.starts: Ints = np.cumsum(self.sizes) - self.sizes
 
 
 @dataclass(slots=True)
@@ -45,25 +58,23 @@ class Placement:
     leases: list[Lease] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
     notable: list[Incident] = field(default_factory=list)
-    _free_at: list[int] = field(default_factory=list)
+    _free_at: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     _holder: list[str | None] = field(default_factory=list)
-    _groups: dict[str, list[list[int]]] = field(default_factory=dict)
-    _h100s: list[int] = field(default_factory=list)
+    _pools: dict[str, Pool] = field(default_factory=dict)
+    _h100s: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     _runs: int = 0
     _unlabelled_until: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """At first nothing is held."""
-        self._free_at = [-_FOR_GOOD] * len(self.fleet.units)
+        self._free_at = np.full(len(self.fleet.units), -_FOR_GOOD, dtype=np.int64)
         self._holder = [None] * len(self.fleet.units)
-        members: dict[int, list[int]] = {}
+        by_kind: dict[str, dict[int, list[int]]] = {}
         for place, unit in enumerate(self.fleet.units):
-            members.setdefault(unit.group, []).append(place)
-        for group in members.values():
-            kind = self._node(group[0]).kind
-            self._groups.setdefault(kind, []).append(group)
-            if kind in (H100_K8S, H100_SLURM):
-                self._h100s += group
+            by_kind.setdefault(self._node(place).kind, {}).setdefault(unit.group, []).append(place)
+        self._pools = {kind: Pool(tuple(map(tuple, groups.values()))) for kind, groups in by_kind.items()}
+        h100s = [pool.units for kind, pool in self._pools.items() if kind in (H100_K8S, H100_SLURM)]
+        self._h100s = np.concatenate(h100s) if h100s else self._h100s
 
     def start_services(self) -> None:
         """Give the services units of their own for good, and roll them out every few days."""
@@ -97,6 +108,10 @@ class Placement:
     def _node(self, unit: int) -> Node:
         return self.fleet.nodes[self.fleet.devices[self.fleet.units[unit].device].node]
 
+    def _groups(self, kind: str) -> tuple[tuple[int, ...], ...]:
+        pool = self._pools.get(kind)
+        return pool.groups if pool else ()
+
     def _outage(self, unit: int) -> Incident | None:
         return self.outages.get(self.fleet.devices[self.fleet.units[unit].device].node)
 
@@ -122,22 +137,24 @@ class Placement:
 
     def _find(self, request: Request) -> list[int]:
         """Units that are free when they're asked for: of the fullest group that has enough."""
-        best: list[int] = []
-        for group in self._groups.get(request.demand.kind, ()):
-            wanted = min(request.units, len(group))
-            free = [unit for unit in group if self._free_at[unit] <= request.time and self._is_open(unit, request.time)]
-            if len(free) >= wanted and (not best or len(free) < len(best)):
-                best = free
-            if len(best) == wanted:
-                break
-        units = best[: request.units]
-        return units if self._admits(request, len(units)) else []
+        pool = self._pools.get(request.demand.kind)
+        if pool is None:
+            return []
+        wanted = np.minimum(request.units, pool.sizes)
+        free = np.add.reduceat(self._free_at[pool.units] <= request.time, pool.starts, dtype=np.int64)
+        enough = np.nonzero(free >= wanted)[0]
+        for place in enough[np.argsort(free[enough], kind="stable")]:
+            group = pool.groups[place]
+            units = [u for u in group if self._free_at[u] <= request.time and self._is_open(u, request.time)]
+            if len(units) >= wanted[place]:
+                return units[: wanted[place]] if self._admits(request, int(wanted[place])) else []
+        return []
 
     def _admits(self, request: Request, count: int) -> bool:
         """Whether reservations of H100s stay free for those who pay for them."""
         if request.demand.kind not in (H100_K8S, H100_SLURM):
             return True
-        held = [self._holder[unit] for unit in self._h100s if self._free_at[unit] > request.time]
+        held = [self._holder[unit] for unit in self._h100s[self._free_at[self._h100s] > request.time]]
         unused = 0
         for reservation in self.terms.reservations:
             mine = held.count(reservation.tenant) + count * (reservation.tenant == request.demand.tenant)
@@ -147,9 +164,9 @@ class Placement:
     def _drain(self, request: Request) -> tuple[int, list[int]]:
         """Wait for the nodes that are free first; until then they take nothing else."""
         candidates = []
-        for place, group in enumerate(self._groups.get(request.demand.kind, ())):
-            units = sorted(sorted(group, key=lambda unit: self._free_at[unit])[: request.units])
-            ready = max(self._free_at[unit] for unit in units)
+        for place, group in enumerate(self._groups(request.demand.kind)):
+            units = sorted(sorted(group, key=lambda unit: int(self._free_at[unit]))[: request.units])
+            ready = max(int(self._free_at[unit]) for unit in units)
             candidates.append((ready, place, units))
         chosen = sorted(candidates)[: request.nodes]
         if not chosen:
@@ -161,7 +178,7 @@ class Placement:
         return start, units
 
     def _units_for_good(self, service: Service) -> list[int]:
-        for group in self._groups.get(service.kind, ()):
+        for group in self._groups(service.kind):
             units = [
                 unit
                 for unit in group
@@ -171,7 +188,7 @@ class Placement:
                 and self.fleet.units[unit].end is None
             ]
             if len(units) >= service.slices:
-                return units[: service.slices]
+                return list(units[: service.slices])
         return []
 
     def _roll_out(self, service: Service, units: list[int]) -> None:

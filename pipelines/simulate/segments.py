@@ -1,28 +1,28 @@
 """Where each device-second goes, exactly: the scenario's intervals cut at all their edges.
 
-Times are integer seconds, parts of a card are fractions. Nothing here reads a sample.
+Times are integer seconds, and parts of a card are whole quanta of it (`Fleet.quanta` make a card), so that every
+sum is exact and cheap. Nothing here reads a sample.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
+from itertools import pairwise
 
+from pipelines.simulate.fleet import Unit
 from pipelines.simulate.scenario import Incident, Lease, Scenario
-
-ZERO = Fraction(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A part of a card that a workload held and is billed for, over [start, end)."""
+    """Quanta of a card that a workload held and is billed for, over [start, end)."""
 
+    place: int  # of the lease in the scenario
     lease: Lease
     model: str
     device: str  # UUID, or UUID/instance
-    share: Fraction
+    quanta: int
     start: int
     end: int
     held_since: int  # start of the whole lease, before any cut
@@ -30,16 +30,16 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The states of one device over [start, end): parts of the card that sum to 1."""
+    """The states of one device over [start, end), in quanta that sum to a card."""
 
     device: int
     start: int
     end: int
-    allocated: Fraction
-    idle: Fraction
-    stranded: Fraction
-    down: Fraction
-    unobserved: Fraction
+    allocated: int = 0
+    idle: int = 0
+    stranded: int = 0
+    down: int = 0
+    unobserved: int = 0
 
 
 def clip(start: int, end: int, low: int, high: int) -> tuple[int, int] | None:
@@ -52,7 +52,7 @@ def held_parts(scenario: Scenario) -> list[Held]:
     """Every lease within the billed period, without what is cut off since the device was down."""
     window, fleet = scenario.window, scenario.fleet
     parts = []
-    for lease in scenario.leases:
+    for place, lease in enumerate(scenario.leases):
         span = clip(lease.start, lease.billed_end, window.start, window.end)
         if span is None:
             continue
@@ -61,7 +61,7 @@ def held_parts(scenario: Scenario) -> list[Held]:
         name = device.uuid if unit.instance is None else f"{device.uuid}/{unit.instance.gi}"
         # What only labels show can't be known to have begun before the first sample.
         since = max(lease.start, window.first) if lease.pod else lease.start
-        parts.append(Held(lease, device.card.model, name, unit.share, *span, since))
+        parts.append(Held(place, lease, device.card.model, name, int(unit.share * fleet.quanta), *span, since))
     return parts
 
 
@@ -71,55 +71,63 @@ def segments(scenario: Scenario, parts: Iterable[Held]) -> Iterator[Segment]:
     by_device: dict[int, list[Held]] = {}
     for part in parts:
         by_device.setdefault(fleet.units[part.lease.unit].device, []).append(part)
-    repairs = scenario.of_kind("repair")
-    outages = scenario.of_kind("outage")
+    instances: dict[int, list[Unit]] = {}
+    for unit in fleet.units:
+        if unit.instance is not None:
+            instances.setdefault(unit.device, []).append(unit)
+    repairs, outages = scenario.of_kind("repair"), scenario.of_kind("outage")
     for place, device in enumerate(fleet.devices):
         joined = fleet.nodes[device.node].joined
-        begin = max(window.start, joined if joined is not None else window.start)
-        down = [i for i in repairs if i.device == place]
-        blind = [i for i in outages if i.node == device.node]
-        yield from _of_device(scenario, place, by_device.get(place, []), (begin, window.end), down, blind)
-
-
-def _of_device(
-    scenario: Scenario,
-    place: int,
-    parts: list[Held],
-    exists: tuple[int, int],
-    down: list[Incident],
-    blind: list[Incident],
-) -> Iterator[Segment]:
-    units = [unit for unit in scenario.fleet.units if unit.device == place and unit.instance is not None]
-    edges = {*exists}
-    changes: dict[int, Fraction] = {}
-    for part in parts:
-        changes[part.start] = changes.get(part.start, ZERO) + part.share
-        changes[part.end] = changes.get(part.end, ZERO) - part.share
-    edges |= changes.keys()
-    edges |= {edge for incident in (*down, *blind) for edge in (incident.start, incident.end)}
-    edges |= {edge for unit in units for edge in (unit.start, unit.end) if edge is not None}
-    inside = sorted(edge for edge in edges if exists[0] <= edge <= exists[1])
-
-    allocated = ZERO
-    for start, end in itertools.pairwise(inside):
-        allocated += changes.get(start, ZERO)
-        broken = any(i.start <= start < i.end for i in down)
-        laid_out = sum(
-            (
-                unit.share
-                for unit in units
-                if (unit.start is None or unit.start <= start) and (unit.end is None or start < unit.end)
-            ),
-            ZERO,
+        begin = window.start if joined is None else min(max(window.start, joined), window.end)
+        story = _Story(
+            device=place,
+            quanta=fleet.quanta,
+            exists=(begin, window.end),
+            down=[i for i in repairs if i.device == place],
+            blind=[i for i in outages if i.node == device.node],
+            instances=instances.get(place, []),
         )
-        stranded = 1 - laid_out if units and not broken else ZERO
-        rest = 1 - allocated - stranded
-        if broken:
-            if allocated:
-                raise AssertionError(f"device {place} is down and held at {start}: the scenario contradicts itself")
-            yield Segment(place, start, end, ZERO, ZERO, ZERO, Fraction(1), ZERO)
-            continue
+        yield from story.segments(by_device.get(place, []))
+
+
+@dataclass(frozen=True, slots=True)
+class _Story:
+    """What befell one device."""
+
+    device: int
+    quanta: int
+    exists: tuple[int, int]
+    down: list[Incident]
+    blind: list[Incident]
+    instances: list[Unit]
+
+    def segments(self, parts: list[Held]) -> Iterator[Segment]:
+        changes: dict[int, int] = {}
+        for part in parts:
+            changes[part.start] = changes.get(part.start, 0) + part.quanta
+            changes[part.end] = changes.get(part.end, 0) - part.quanta
+        edges = {*self.exists, *changes}
+        edges |= {edge for incident in (*self.down, *self.blind) for edge in (incident.start, incident.end)}
+        edges |= {edge for unit in self.instances for edge in (unit.start, unit.end) if edge is not None}
+        held = 0
+        for start, end in pairwise(sorted(edge for edge in edges if self.exists[0] <= edge <= self.exists[1])):
+            held += changes.get(start, 0)
+            yield self._segment(start, end, held)
+
+    def _segment(self, start: int, end: int, held: int) -> Segment:
+        if any(i.start <= start < i.end for i in self.down):
+            if held:
+                raise AssertionError(f"device {self.device} is down and held at {start}: the scenario is wrong")
+            return Segment(self.device, start, end, down=self.quanta)
+        laid_out = sum(
+            int(unit.share * self.quanta)
+            for unit in self.instances
+            if (unit.start is None or unit.start <= start) and (unit.end is None or start < unit.end)
+        )
+        stranded = self.quanta - laid_out if self.instances else 0
+        rest = self.quanta - held - stranded
         if rest < 0:
-            raise AssertionError(f"device {place} is held more than once at {start}: the scenario contradicts itself")
-        seen = not any(i.start <= start < i.end for i in blind)
-        yield Segment(place, start, end, allocated, rest if seen else ZERO, stranded, ZERO, ZERO if seen else rest)
+            raise AssertionError(f"device {self.device} is held more than once at {start}: the scenario is wrong")
+        if any(i.start <= start < i.end for i in self.blind):
+            return Segment(self.device, start, end, allocated=held, stranded=stranded, unobserved=rest)
+        return Segment(self.device, start, end, allocated=held, stranded=stranded, idle=rest)

@@ -63,7 +63,7 @@ def demo_terms(*, gpus: int, h100s: int, start: int, end: int, rate_change: int,
         gpus: cards of the fleet; quotas scale with them.
         h100s: cards that reservations can take.
         start, end: the billed period.
-        rate_change: a local midnight (UTC seconds) from which H100 costs less.
+        rate_change: a local midnight (UTC seconds) from which cards cost less.
     """
     speech_gpus = max(1, gpus * 5 // 64)
     tenants: list[dict[str, Any]] = [
@@ -102,7 +102,7 @@ def demo_terms(*, gpus: int, h100s: int, start: int, end: int, rate_change: int,
             "name": "Model Serving",
             "match": [{"namespace": "serving-*"}],
             "cost_center": "9000",
-            "budget": {"gpu_hours": gpus * 60},
+            "budget": {"gpu_hours": f"{gpus * 60}"},
         },
         {"id": "teaching", "name": "Teaching", "match": [{"namespace": "course-*"}], "cost_center": "6000"},
         {
@@ -113,9 +113,12 @@ def demo_terms(*, gpus: int, h100s: int, start: int, end: int, rate_change: int,
     ]
     h100, a100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"
     rates = [
+        # On demand, only the A100's price changes: nobody reserves it. So its idle costs the same whether unused
+        # reservations are taken off instant by instant or over the period.
         Rate("*H100*", h100, _prices("3.20", "2.10", "3.95", "1.30"), end=rate_change),
-        Rate("*H100*", h100, _prices("2.95", "1.98", "3.65", "1.20"), start=rate_change),
-        Rate("*A100*", a100, _prices("1.85", "1.31", "2.275", "0.80")),
+        Rate("*H100*", h100, _prices("3.20", "1.98", "3.65", "1.20"), start=rate_change),
+        Rate("*A100*", a100, _prices("1.85", "1.31", "2.275", "0.80"), end=rate_change),
+        Rate("*A100*", a100, _prices("1.70", "1.20", "2.085", "0.75"), start=rate_change),
         Rate("*", "", {"on_demand": "0.5265"}),
     ]
     reservations = [

@@ -13,18 +13,21 @@ from fractions import Fraction
 from typing import Any, Final
 
 from pipelines.simulate.scenario import Scenario
-from pipelines.simulate.segments import ZERO, Held, Segment, held_parts, segments
+from pipelines.simulate.segments import Held, Segment, held_parts, segments
 from pipelines.simulate.terms import TIMEZONE
 from pipelines.simulate.truth_money import (
+    CLASSES,
     NOBODY,
-    Account,
+    ZERO,
+    Hours,
+    Sums,
     Tariff,
     accounts,
-    hours,
     idle_to_share,
     money,
     overhead,
     share_out,
+    summed,
     to_cents,
 )
 
@@ -57,24 +60,27 @@ def truth(scenario: Scenario, evidence: Evidence | None = None) -> dict[str, Any
     parts = held_parts(scenario)
     states = list(segments(scenario, parts))
     tariff = Tariff(scenario.terms)
-    books, unused = accounts(scenario, parts, tariff)
-    bills, billed = _bills(scenario, books, idle_to_share(scenario, states, unused, tariff))
+    in_hours = Hours(scenario.fleet.quanta)
+    books = accounts(scenario, parts, tariff)
+    sums = {tenant: summed(scenario, account, tariff) for tenant, account in books.items()}
+    bills = _bills(scenario, sums, idle_to_share(scenario, states, books.values(), tariff))
+    billed = sum(bill["total"] for bill in bills.values())
     cost = to_cents(_capacity_cost(scenario, states, tariff) + overhead(scenario))
 
-    fleet_hours = {name: sum((getattr(s, name) * hours(s.start, s.end) for s in states), ZERO) for name in STATES}
+    seconds = {name: sum(getattr(s, name) * (s.end - s.start) for s in states) for name in STATES}
     expected: dict[str, Any] = {
         "period": {"from": _iso(window.start), "to": _iso(window.end), "timezone": TIMEZONE},
         "currency": "USD",
         "fleet": {
-            "capacity_gpu_hours": _six(sum(fleet_hours.values(), ZERO)),
-            **{f"{name}_gpu_hours": _six(amount) for name, amount in fleet_hours.items()},
+            "capacity_gpu_hours": _six(in_hours(sum(seconds.values()))),
+            **{f"{name}_gpu_hours": _six(in_hours(amount)) for name, amount in seconds.items()},
             "devices": len({s.device for s in states}),
             "cost": money(cost),
             "billed": money(billed),
             "unbilled": money(cost - billed),
         },
-        "tenants": [_tenant(tenant, books[tenant], bills[tenant]) for tenant in sorted(bills)],
-        "unattributed_gpu_hours": _six(books[NOBODY].allocated if NOBODY in books else ZERO),
+        "tenants": [_tenant(tenant, sums.get(tenant), bill) for tenant, bill in bills.items()],
+        "unattributed_gpu_hours": _six(sums[NOBODY].allocated if NOBODY in sums else ZERO),
         "findings": [{"code": code} for code in _findings(scenario)],
         "_workloads": _workloads(scenario, parts),
         "_incidents": _incidents(scenario),
@@ -84,49 +90,54 @@ def truth(scenario: Scenario, evidence: Evidence | None = None) -> dict[str, Any
     return expected
 
 
-def _bills(scenario: Scenario, books: dict[str, Account], idle_cost: Fraction) -> tuple[dict[str, dict[str, int]], int]:
-    """Charges in cents by tenant, and their sum."""
-    idle = share_out(to_cents(idle_cost), {tenant: account.weight for tenant, account in books.items()})
-    budgets = {entry["id"] for entry in scenario.terms.tenants if "budget" in entry}
-    paying = {tenant: account for tenant, account in books.items() if tenant != NOBODY}
+def _bills(scenario: Scenario, sums: dict[str, Sums], idle_cost: Fraction) -> dict[str, dict[str, int]]:
+    """Charges in cents by tenant, by id."""
+    idle = share_out(to_cents(idle_cost), {tenant: account.weight for tenant, account in sums.items()})
+    paying = sums.keys() - {NOBODY}
     even = share_out(to_cents(overhead(scenario)), dict.fromkeys(paying, Fraction(1)))
-    bills: dict[str, dict[str, int]] = {}
-    for tenant in sorted(paying.keys() | budgets):
-        account = books.setdefault(tenant, Account())
+    budgeted = {str(entry["id"]) for entry in scenario.terms.tenants if "budget" in entry}
+    bills = {}
+    for tenant in sorted(paying | budgeted):
+        account = sums.get(tenant)
         bill = {
-            "usage": to_cents(account.usage),
-            "reservation": to_cents(account.reservation),
+            "usage": to_cents(account.usage) if account else 0,
+            "reservation": to_cents(account.reservation) if account else 0,
             "idle": idle.get(tenant, 0),
             "energy": 0,
             "overhead": even.get(tenant, 0),
-            "credit": -to_cents(account.credit),
+            "credit": -to_cents(account.credit) if account else 0,
             "adjustment": 0,
         }
         bills[tenant] = {**bill, "total": sum(bill.values())}
-    return bills, sum(bill["total"] for bill in bills.values())
+    return bills
 
 
 def _capacity_cost(scenario: Scenario, states: list[Segment], tariff: Tariff) -> Fraction:
+    seconds: dict[tuple[str, int], int] = defaultdict(int)
+    for state in states:
+        for start, end in tariff.pieces(state.start, state.end):
+            seconds[scenario.fleet.devices[state.device].card.model, tariff.epoch(start)] += end - start
     return sum(
-        (tariff.amount(scenario.fleet.devices[s.device].card.model, "on_demand", s.start, s.end) for s in states), ZERO
+        (Fraction(amount, 3600) * tariff.price(model, "on_demand", e) for (model, e), amount in seconds.items()), ZERO
     )
 
 
-def _tenant(tenant: str, account: Account, bill: dict[str, int]) -> dict[str, Any]:
+def _tenant(tenant: str, sums: Sums | None, bill: dict[str, int]) -> dict[str, Any]:
+    hours = sums.hours if sums else dict.fromkeys(CLASSES, ZERO)
+    workload_hours = sums.workload_hours if sums else {}
     workloads: list[dict[str, Any]] = [
-        {"workload": workload, "gpu_hours": _six(amount)} for workload, amount in sorted(account.workload_hours.items())
+        {"workload": workload, "gpu_hours": _six(amount)} for workload, amount in sorted(workload_hours.items())
     ]
-    if not account.hours["reserved"]:  # then a workload's cost is its part of the line, to the cent
-        weights = {str(w["workload"]): account.workload_usage[str(w["workload"])] for w in workloads}
-        costs = share_out(bill["usage"], weights)
+    if sums and not hours["reserved"]:  # then a workload's cost is its part of the line, to the cent
+        costs = share_out(bill["usage"], {workload: sums.workload_usage[workload] for workload in workload_hours})
         for workload in workloads:
             workload["cost"] = money(costs[workload["workload"]])
     return {
         "tenant": tenant,
         "gpu_hours": {
-            "allocated": _six(account.allocated),
-            **{kind: _six(amount) for kind, amount in account.hours.items()},
-            "reserved_unused": _six(account.unused),
+            "allocated": _six(sums.allocated if sums else ZERO),
+            **{kind: _six(amount) for kind, amount in hours.items()},
+            "reserved_unused": _six(sums.unused if sums else ZERO),
         },
         "charges": {kind: money(cents) for kind, cents in bill.items()},
         "workloads": workloads,
@@ -140,6 +151,7 @@ def _findings(scenario: Scenario) -> list[str]:
 
 def _workloads(scenario: Scenario, parts: list[Held]) -> list[dict[str, Any]]:
     """What each workload did, for whoever judges a diagnosis."""
+    fleet = scenario.fleet
     seen: dict[str, dict[str, Any]] = {}
     for part in parts:
         lease = part.lease
@@ -155,13 +167,8 @@ def _workloads(scenario: Scenario, parts: list[Held]) -> list[dict[str, Any]]:
             },
         )
         entry["end"] = max(entry["end"], _iso(lease.end))
-        if lease.straggler is not None:
-            device = next(
-                scenario.fleet.devices[scenario.fleet.units[other.unit].device].uuid
-                for other in scenario.leases
-                if other.run == lease.run and other.rank == lease.straggler
-            )
-            entry["straggler"] = device
+        if lease.straggler == lease.rank:
+            entry["straggler"] = fleet.devices[fleet.units[lease.unit].device].uuid
     return [seen[workload] for workload in sorted(seen)]
 
 
@@ -180,14 +187,14 @@ def _incidents(scenario: Scenario) -> list[dict[str, Any]]:
 
 def _approximate(scenario: Scenario, parts: list[Held], evidence: Evidence, tariff: Tariff) -> dict[str, Any]:
     """Energy and activity, good to about one per cent: samples are evidence, not the bill."""
-    places = {id(lease): place for place, lease in enumerate(scenario.leases)}
+    quanta = scenario.fleet.quanta
     sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for part in parts:
-        place, tenant = places[id(part.lease)], part.lease.tenant
+        place, tenant = part.place, part.lease.tenant
         if tenant is None:
             continue
         of_tenant = sums[tenant]
-        allocated = float(part.share * hours(part.start, part.end))
+        allocated = part.quanta * (part.end - part.start) / quanta / 3600
         seen, busy = evidence.seen_seconds.get(place, 0.0), evidence.busy_seconds.get(place, 0.0)
         of_tenant["joules"] += evidence.joules.get(place, 0.0)
         of_tenant["allocated"] += allocated
@@ -195,9 +202,10 @@ def _approximate(scenario: Scenario, parts: list[Held], evidence: Evidence, tari
             active = allocated * busy / seen
             of_tenant["observed"] += allocated
             of_tenant["active"] += active
-            of_tenant["covered"] += float(part.share) * seen / 3600
-            price = float(tariff.amount(part.model, "on_demand", part.start, part.end) * part.share)
-            of_tenant["waste"] += price * (1 - busy / seen)
+            of_tenant["covered"] += part.quanta / quanta * seen / 3600
+            for start, end in tariff.pieces(part.start, part.end):
+                price = float(tariff.price(part.model, "on_demand", tariff.epoch(start)))
+                of_tenant["waste"] += price * part.quanta / quanta * (end - start) / 3600 * (1 - busy / seen)
     return {
         "fleet": {"energy_kwh": round(evidence.fleet_joules / 3.6e6, 6)},
         "tenants": [

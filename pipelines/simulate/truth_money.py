@@ -1,38 +1,93 @@
-"""What an omniscient meter would bill: classes, charges and shares on exact intervals, in fractions.
+"""What an omniscient meter would bill: classes, charges and shares on exact intervals.
 
 A second, small statement of the money rules, on purpose: it shares no code with the pipeline that it judges.
+GPU time is counted in quanta × seconds, whole numbers, and becomes a fraction only where it meets a price.
 """
 
 from __future__ import annotations
 
-import itertools
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from typing import Final
 
 from pipelines.simulate.scenario import Scenario
-from pipelines.simulate.segments import ZERO, Held, Segment, clip
+from pipelines.simulate.segments import Held, Segment, clip
 from pipelines.simulate.terms import Rate, Reservation, Terms
 
 CLASSES: Final = ("reserved", "on_demand", "overflow", "spot")
 NOBODY: Final = ""
 """Stands for the unattributed where costs are shared out."""
+ZERO: Final = Fraction(0)
+
+
+class Tariff:
+    """Prices per GPU-hour. An epoch is a time between two changes of any price."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._rates = terms.rates
+        self.edges = sorted({edge for rate in terms.rates for edge in (rate.start, rate.end) if edge is not None})
+
+    def epoch(self, time: int) -> int:
+        """The epoch of a time."""
+        return bisect_right(self.edges, time)
+
+    def pieces(self, start: int, end: int) -> Iterable[tuple[int, int]]:
+        """[start, end) cut at the ends of epochs."""
+        return pairwise([start, *(edge for edge in self.edges if start < edge < end), end])
+
+    def price(self, model: str, kind: str, epoch: int) -> Fraction:
+        """The price of a class in an epoch; a class without a price of its own is on demand."""
+        prices = self._entry(model, epoch).prices
+        return Fraction(prices.get(kind, prices["on_demand"]))
+
+    def _entry(self, model: str, epoch: int) -> Rate:
+        for rate in self._rates:
+            begun = rate.start is None or self.epoch(rate.start) <= epoch
+            if begun and (rate.end is None or epoch < self.epoch(rate.end)) and rate.model in ("", model):
+                return rate
+        raise AssertionError(f"no price for {model} in epoch {epoch}: the terms have a hole")
 
 
 @dataclass(slots=True)
 class Account:
-    """One tenant's period; hours and money exact."""
+    """One tenant's period, in quanta × seconds.
 
-    hours: dict[str, Fraction] = field(default_factory=lambda: dict.fromkeys(CLASSES, ZERO))
-    unused: Fraction = ZERO
-    usage: Fraction = ZERO
-    reservation: Fraction = ZERO
-    credit: Fraction = ZERO
-    weight: Fraction = ZERO  # (allocated + reserved_unused) × on-demand rate
-    workload_hours: dict[str, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
-    workload_usage: dict[str, Fraction] = field(default_factory=lambda: defaultdict(Fraction))
+    Args:
+        held: by workload, class, model and epoch.
+        reserved, unused, credited: by reservation (its place in the terms) and epoch.
+    """
+
+    held: dict[tuple[str, str, str, int], int] = field(default_factory=lambda: defaultdict(int))
+    reserved: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
+    unused: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
+    credited: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
+
+    def hold(self, part: Held, kind: str, quanta: int, epoch: int, seconds: int) -> None:
+        """Add what a part was held in one class."""
+        if quanta:
+            self.held[part.lease.workload, kind, part.model, epoch] += quanta * seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """An account in hours and money, exact.
+
+    Args:
+        weight: (allocated + reserved_unused) × on-demand rate, by which shared costs are split.
+    """
+
+    hours: dict[str, Fraction]
+    unused: Fraction
+    usage: Fraction
+    reservation: Fraction
+    credit: Fraction
+    weight: Fraction
+    workload_hours: dict[str, Fraction]
+    workload_usage: dict[str, Fraction]
 
     @property
     def allocated(self) -> Fraction:
@@ -40,193 +95,168 @@ class Account:
         return sum(self.hours.values(), ZERO)
 
 
-@dataclass(frozen=True, slots=True)
-class Unused:
-    """GPUs of a reservation that nobody of its tenant used, over [start, end)."""
+class Hours:
+    """Turns quanta × seconds into GPU-hours."""
 
-    model: str
-    start: int
-    end: int
-    gpus: Fraction
+    def __init__(self, quanta: int) -> None:
+        self._divisor = quanta * 3600
 
-
-class Tariff:
-    """Prices per GPU-hour by model, class and time."""
-
-    def __init__(self, terms: Terms) -> None:
-        self._rates = terms.rates
-        self.edges = sorted({edge for rate in terms.rates for edge in (rate.start, rate.end) if edge is not None})
-
-    def price(self, model: str, kind: str, time: int) -> Fraction:
-        """The price of a class at a time; a class without a price of its own is on demand."""
-        prices = self._entry(model, time).prices
-        return Fraction(prices.get(kind, prices["on_demand"]))
-
-    def pieces(self, start: int, end: int) -> Iterable[tuple[int, int]]:
-        """[start, end) cut where prices change."""
-        edges = [start, *(edge for edge in self.edges if start < edge < end), end]
-        return itertools.pairwise(edges)
-
-    def amount(self, model: str, kind: str, start: int, end: int) -> Fraction:
-        """What one GPU costs over [start, end)."""
-        return sum((self.price(model, kind, s) * hours(s, e) for s, e in self.pieces(start, end)), ZERO)
-
-    def _entry(self, model: str, time: int) -> Rate:
-        for rate in self._rates:
-            in_time = (rate.start is None or rate.start <= time) and (rate.end is None or time < rate.end)
-            if in_time and rate.model in ("", model):
-                return rate
-        raise AssertionError(f"no price for {model} at {time}: the terms have a hole")
+    def __call__(self, quanta_seconds: int) -> Fraction:
+        """GPU-hours."""
+        return Fraction(quanta_seconds, self._divisor)
 
 
-def hours(start: int, end: int) -> Fraction:
-    """Hours in [start, end) seconds."""
-    return Fraction(end - start, 3600)
-
-
-def accounts(scenario: Scenario, parts: list[Held], tariff: Tariff) -> tuple[dict[str, Account], list[Unused]]:
-    """Each tenant's account (the unattributed under NOBODY), and the unused parts of reservations."""
+def accounts(scenario: Scenario, parts: list[Held], tariff: Tariff) -> dict[str, Account]:
+    """Each tenant's account; the unattributed have theirs under NOBODY."""
     by_tenant: dict[str, list[Held]] = defaultdict(list)
     for part in parts:
         by_tenant[part.lease.tenant or NOBODY].append(part)
     for reservation in scenario.terms.reservations:
         by_tenant[reservation.tenant] += []
-    books: dict[str, Account] = {}
-    unused: list[Unused] = []
+    books = {}
     for tenant, mine in sorted(by_tenant.items()):
-        account = books[tenant] = Account()
-        reservations = [r for r in scenario.terms.reservations if r.tenant == tenant]
-        quota = scenario.terms.quotas.get(tenant)
-        if reservations or quota is not None:
-            unused += _in_turn(scenario, account, mine, reservations, quota, tariff, tenant)
+        turns = _Turns(scenario, tariff, tenant)
+        if turns.matter:
+            turns.book(mine)
         else:
             for part in mine:
                 kind = "spot" if part.lease.spot else "on_demand"
-                _book(account, part, kind, part.share, part.start, part.end, tariff)
-        for part in mine:
-            account.weight += part.share * tariff.amount(part.model, "on_demand", part.start, part.end)
-    return books, unused
+                for start, end in tariff.pieces(part.start, part.end):
+                    turns.account.hold(part, kind, part.quanta, tariff.epoch(start), end - start)
+        books[tenant] = turns.account
+    return books
 
 
-def _book(account: Account, part: Held, kind: str, gpus: Fraction, start: int, end: int, tariff: Tariff) -> None:
-    account.hours[kind] += gpus * hours(start, end)
-    account.workload_hours[part.lease.workload] += gpus * hours(start, end)
-    if kind != "reserved":
-        amount = gpus * tariff.amount(part.model, kind, start, end)
-        account.usage += amount
-        account.workload_usage[part.lease.workload] += amount
-
-
-def _in_turn(
-    scenario: Scenario,
-    account: Account,
-    parts: list[Held],
-    reservations: list[Reservation],
-    quota: int | None,
-    tariff: Tariff,
-    tenant: str,
-) -> list[Unused]:
+class _Turns:
     """Books a tenant whose classes depend on what else it holds at the same instant."""
-    window = scenario.window
-    broken = [i for i in scenario.of_kind("repair") if i.tenant == tenant]
-    edges = {window.start, window.end, *(edge for part in parts for edge in (part.start, part.end))}
-    edges |= {edge for r in reservations for edge in (r.start, r.end)}
-    edges |= {edge for i in broken for edge in (i.start, i.end)} | set(tariff.edges)
-    inside = sorted(edge for edge in edges if window.start <= edge <= window.end)
-    queue = sorted(parts, key=lambda part: (part.held_since, part.lease.workload, part.device))
-    order = {id(part): place for place, part in enumerate(queue)}
-    starting = sorted(queue, key=lambda part: part.start)
-    holding: list[Held] = []
-    arrived = 0
-    unused: list[Unused] = []
 
-    for start, end in itertools.pairwise(inside):
-        holding = [part for part in holding if part.end > start]
-        while arrived < len(starting) and starting[arrived].start <= start:
-            holding.append(starting[arrived])
-            arrived += 1
-        holding.sort(key=lambda part: order[id(part)])
-        active = [r for r in reservations if r.start <= start < r.end]
-        used = _classify(account, holding, active, quota, (start, end), tariff)
-        down = Fraction(sum(i.start <= start < i.end for i in broken))
-        for reservation, in_use in zip(active, used, strict=True):
-            price = (
-                Fraction(reservation.rate) if reservation.rate else tariff.price(reservation.model, "reserved", start)
-            )
-            credited = min(down, reservation.gpus - in_use)
+    def __init__(self, scenario: Scenario, tariff: Tariff, tenant: str) -> None:
+        terms = scenario.terms
+        self.account = Account()
+        self._window, self._tariff, self._quanta = scenario.window, tariff, scenario.fleet.quanta
+        self._reservations = [(n, r) for n, r in enumerate(terms.reservations) if r.tenant == tenant]
+        self._quota = terms.quotas.get(tenant)
+        self._broken = [i for i in scenario.of_kind("repair") if i.tenant == tenant]
+        self.matter = bool(self._reservations) or self._quota is not None
+
+    def book(self, parts: list[Held]) -> None:
+        window = self._window
+        edges = {window.start, window.end, *self._tariff.edges}
+        edges |= {edge for part in parts for edge in (part.start, part.end)}
+        edges |= {edge for _, r in self._reservations for edge in (r.start, r.end)}
+        edges |= {edge for i in self._broken for edge in (i.start, i.end)}
+        queue = sorted(parts, key=lambda part: (part.held_since, part.lease.workload, part.device))
+        turn = {id(part): place for place, part in enumerate(queue)}
+        starting = sorted(queue, key=lambda part: part.start, reverse=True)
+        holding: list[Held] = []
+        for start, end in pairwise(sorted(edge for edge in edges if window.start <= edge <= window.end)):
+            holding = [part for part in holding if part.end > start]
+            while starting and starting[-1].start <= start:
+                holding.append(starting.pop())
+            holding.sort(key=lambda part: turn[id(part)])
+            self._span(holding, start, end)
+
+    def _span(self, holding: list[Held], start: int, end: int) -> None:
+        epoch, seconds = self._tariff.epoch(start), end - start
+        active = [(place, r) for place, r in self._reservations if r.start <= start < r.end]
+        used = self._classify(holding, [r for _, r in active], epoch, seconds)
+        down = self._quanta * sum(i.start <= start < i.end for i in self._broken)
+        for (place, reservation), in_use in zip(active, used, strict=True):
+            kept = reservation.gpus * self._quanta
+            credited = min(down, kept - in_use)
             down -= credited
-            left = reservation.gpus - in_use - credited
-            account.reservation += reservation.gpus * price * hours(start, end)
-            account.credit += credited * price * hours(start, end)
-            account.unused += left * hours(start, end)
-            account.weight += left * tariff.amount(reservation.model, "on_demand", start, end)
-            if left:
-                unused.append(Unused(reservation.model, start, end, left))
-    return unused
+            self.account.reserved[place, epoch] += kept * seconds
+            self.account.credited[place, epoch] += credited * seconds
+            self.account.unused[place, epoch] += (kept - in_use - credited) * seconds
 
-
-def _classify(
-    account: Account,
-    holding: list[Held],
-    active: list[Reservation],
-    quota: int | None,
-    span: tuple[int, int],
-    tariff: Tariff,
-) -> list[Fraction]:
-    """Books what is held over one span, in order; returns how much of each reservation is in use."""
-    start, end = span
-    used = [ZERO for _ in active]
-    rests: list[tuple[Held, Fraction, bool]] = []
-    for part in holding:
-        if part.lease.spot:
-            _book(account, part, "spot", part.share, start, end, tariff)
-            continue
-        rest, matched = part.share, False
-        for place, reservation in enumerate(active):
-            if reservation.model == part.model:
-                matched = True
-                taken = min(rest, reservation.gpus - used[place])
-                if taken:
+    def _classify(self, holding: list[Held], active: list[Reservation], epoch: int, seconds: int) -> list[int]:
+        """Books what is held over one span, in turn; returns how much of each reservation is in use."""
+        used = [0] * len(active)
+        rests: list[tuple[Held, int, bool]] = []
+        for part in holding:
+            if part.lease.spot:
+                self.account.hold(part, "spot", part.quanta, epoch, seconds)
+                continue
+            rest, matched = part.quanta, False
+            for place, reservation in enumerate(active):
+                if reservation.model == part.model:
+                    matched = True
+                    taken = min(rest, reservation.gpus * self._quanta - used[place])
                     used[place] += taken
                     rest -= taken
-                    _book(account, part, "reserved", taken, start, end, tariff)
-        if rest:
-            rests.append((part, rest, matched))
-    # Reserved GPUs count towards the quota: what is left of it is on demand.
-    room = None if quota is None else max(ZERO, quota - sum(used, ZERO))
-    for part, rest, matched in rests:
-        if room is None:
-            _book(account, part, "overflow" if matched else "on_demand", rest, start, end, tariff)
-            continue
-        within = min(rest, room)
-        room -= within
-        if within:
-            _book(account, part, "on_demand", within, start, end, tariff)
-        if rest - within:
-            _book(account, part, "overflow", rest - within, start, end, tariff)
-    return used
+            self.account.hold(part, "reserved", part.quanta - rest, epoch, seconds)
+            if rest:
+                rests.append((part, rest, matched))
+        if self._quota is None:
+            for part, rest, matched in rests:
+                self.account.hold(part, "overflow" if matched else "on_demand", rest, epoch, seconds)
+            return used
+        # Reserved GPUs count towards the quota: what is left of it is on demand.
+        room = max(0, self._quota * self._quanta - sum(used))
+        for part, rest, _ in rests:
+            within = min(rest, room)
+            room -= within
+            self.account.hold(part, "on_demand", within, epoch, seconds)
+            self.account.hold(part, "overflow", rest - within, epoch, seconds)
+        return used
 
 
-def idle_to_share(scenario: Scenario, states: Iterable[Segment], unused: Iterable[Unused], tariff: Tariff) -> Fraction:
-    """The cost, at the on-demand rate, of idle cards beyond unused reservations of their model, at each instant."""
-    changes: dict[str, dict[int, list[Fraction]]] = defaultdict(lambda: defaultdict(lambda: [ZERO, ZERO]))
+def summed(scenario: Scenario, account: Account, tariff: Tariff) -> Sums:
+    """An account's hours and money."""
+    in_hours = Hours(scenario.fleet.quanta)
+    reservations = scenario.terms.reservations
+    hours = dict.fromkeys(CLASSES, ZERO)
+    workload_hours: dict[str, Fraction] = defaultdict(Fraction)
+    workload_usage: dict[str, Fraction] = defaultdict(Fraction)
+    weight = ZERO
+    for (workload, kind, model, epoch), amount in account.held.items():
+        gpu_hours = in_hours(amount)
+        hours[kind] += gpu_hours
+        workload_hours[workload] += gpu_hours
+        weight += gpu_hours * tariff.price(model, "on_demand", epoch)
+        if kind != "reserved":
+            workload_usage[workload] += gpu_hours * tariff.price(model, kind, epoch)
+
+    def charged(amounts: Mapping[tuple[int, int], int]) -> Fraction:
+        return sum((in_hours(a) * _rate(reservations[place], tariff, e) for (place, e), a in amounts.items()), ZERO)
+
+    for (place, epoch), amount in account.unused.items():
+        weight += in_hours(amount) * tariff.price(reservations[place].model, "on_demand", epoch)
+    return Sums(
+        hours=hours,
+        unused=in_hours(sum(account.unused.values())),
+        usage=sum(workload_usage.values(), ZERO),
+        reservation=charged(account.reserved),
+        credit=charged(account.credited),
+        weight=weight,
+        workload_hours=workload_hours,
+        workload_usage=workload_usage,
+    )
+
+
+def _rate(reservation: Reservation, tariff: Tariff, epoch: int) -> Fraction:
+    own = reservation.rate
+    return Fraction(own) if own else tariff.price(reservation.model, "reserved", epoch)
+
+
+def idle_to_share(scenario: Scenario, states: Iterable[Segment], books: Iterable[Account], tariff: Tariff) -> Fraction:
+    """The period's idle beyond its unused reservations: per model, at the mean on-demand rate of its idle."""
+    in_hours = Hours(scenario.fleet.quanta)
+    idle: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for state in states:
-        if state.idle:
-            of_model = changes[scenario.fleet.devices[state.device].card.model]
-            of_model[state.start][0] += state.idle
-            of_model[state.end][0] -= state.idle
-    for kept in unused:
-        changes[kept.model][kept.start][1] += kept.gpus
-        changes[kept.model][kept.end][1] -= kept.gpus
+        for start, end in tariff.pieces(state.start, state.end):
+            model = scenario.fleet.devices[state.device].card.model
+            idle[model][tariff.epoch(start)] += state.idle * (end - start)
+    kept: dict[str, int] = defaultdict(int)
+    for account in books:
+        for (place, _), amount in account.unused.items():
+            kept[scenario.terms.reservations[place].model] += amount
     cost = ZERO
-    for model, at in changes.items():
-        idle = reserved = ZERO
-        times = sorted(at)
-        for start, end in itertools.pairwise(times):
-            idle += at[start][0]
-            reserved += at[start][1]
-            if idle > reserved:
-                cost += (idle - reserved) * tariff.amount(model, "on_demand", start, end)
+    for model, by_epoch in idle.items():
+        total = sum(by_epoch.values())
+        if total:
+            price = sum((in_hours(a) * tariff.price(model, "on_demand", e) for e, a in by_epoch.items()), ZERO)
+            cost += price * Fraction(max(0, total - kept[model]), total)
     return cost
 
 
