@@ -152,6 +152,7 @@ class _Card:
         for dev in self._devs:
             device = self._fleet.devices[dev]
             edges.update(x for i in device.presence for x in i)
+            edges.update(t for t, _ in device.free_slices)
             if device.instance is not None:
                 edges.update(x for i in device.exists for x in i)
             for number in self._waiting[dev]:
@@ -201,7 +202,7 @@ class _Card:
         slots = self._fleet.slots_at(self._card.dev, t)
         open_to = {n: lease.slices_at(t) for n, lease in zip(holding, leases, strict=True) if n not in stated}
         if slots:
-            total = max(slots, sum(open_to.values()))
+            total = max(slots, sum(open_to.values()) + _count_at(self._fleet.devices[dev].free_slices, t))
             shares = {n: Fraction(count, total) for n, count in open_to.items()}
         else:
             shares = {n: Fraction(1, len(open_to)) for n in open_to}
@@ -229,8 +230,20 @@ class _Card:
             self._counts.conflicts.add((self._fleet.devices[dev].key, who))
 
 
-def take_down(parts: list[Part], fleet: Fleet, records: Iterable[Record], findings: list[Finding]) -> list[Part]:
-    """Take the GPUs that are down but not named out of what is unobserved, then out of what is idle."""
+def _count_at(steps: list[tuple[int, int]], t: int) -> int:
+    at = bisect_right(steps, (t, 1 << 62)) - 1
+    return steps[at][1] if at >= 0 else 0
+
+
+def take_down(
+    parts: list[Part], fleet: Fleet, records: Iterable[Record], findings: list[Finding]
+) -> tuple[list[Part], list[tuple[Record, Part]]]:
+    """Take the GPUs that are down but not named out of what is unobserved, then out of what is idle.
+
+    Returns:
+        the parts, and which of them went down for which record.
+    """
+    fell: list[tuple[Record, Part]] = []
     for record in records:
         touched: list[Part] = []
         others: list[Part] = []
@@ -244,12 +257,13 @@ def take_down(parts: list[Part], fleet: Fleet, records: Iterable[Record], findin
             (touched if fits else others).append(part)
         taken, missing = _take(touched, fleet, record)
         parts = others + taken
+        fell += [(record, part) for part in taken if part.state == "down"]
         if missing:
             hours = float(missing) / 3_600_000
             findings.append(
                 Finding("conflicting_owner", 1, f"{record.workload or 'down'}: {hours:.6g} GPU-hours down beyond what is free")
             )
-    return parts
+    return parts, fell
 
 
 def _take(parts: list[Part], fleet: Fleet, record: Record) -> tuple[list[Part], Fraction]:

@@ -21,6 +21,7 @@ class Device:
         dev: its number; instances have another number than their card.
         presence: where it was observed.
         exists: of a card, where it is capacity; of an instance, where the card's layout has it.
+        free_slices: (from, count) steps: time slices that are seen and name no owner.
     """
 
     dev: int
@@ -33,6 +34,7 @@ class Device:
     node: str | None = None
     presence: list[Interval] = field(default_factory=list)
     exists: list[Interval] = field(default_factory=list)
+    free_slices: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def key(self) -> str:
@@ -115,48 +117,41 @@ def seen_fleet(scrapes: Scrapes, seen: Observations) -> Fleet:
     for device in fleet.devices:
         if device.model is None:
             device.model = fleet.devices[device.card].model
+    changes = seen.timeline.filter(pl.col("free_slices").ne_missing(pl.col("free_slices").shift(1).over("dev").fill_null(0)))
+    for dev, t, count in changes.select("dev", "t", "free_slices").iter_rows():
+        fleet.devices[dev].free_slices.append((t, count))
     fleet.hulls = {card: (start, end) for card, start, end in seen.hulls.iter_rows()}
     return fleet
 
 
-def lay_out(fleet: Fleet, seen: Observations, leases: Iterable[Lease]) -> None:
-    """Say of each MIG instance where its card's layout has it.
+def lay_out(fleet: Fleet, seen: Observations) -> dict[int, list[Interval]]:
+    """Say of each MIG instance where its card's layout has it: one interval per unbroken stretch of layouts.
 
-    An instance is there while it is sampled or leased; while nothing of the card is sampled the last layout stands.
+    The layout is what a scrape shows. It stands to the next scrape that shows an instance, holes included, or to one
+    of the card alone when no instance's sample stands any more; the last one ends with its samples' reach.
     """
-    held: dict[int, list[Lease]] = {}
-    for lease in leases:
-        held.setdefault(lease.dev, []).append(lease)
-    sampled: dict[int, list[Interval]] = {}
     migs = [dev for card, devs in fleet.instances.items() for dev in [card, *devs]]
-    for dev, t, reach in seen.timeline.filter(pl.col("dev").is_in(migs)).select("dev", "t", "reach").iter_rows():
-        sampled.setdefault(dev, []).append((t, reach))
-    for card, instances in fleet.instances.items():
-        islands = {dev: union(sampled.get(dev, [])) for dev in instances}
-        appearances = sorted({start for runs in islands.values() for start, _ in runs})
-        for dev in instances:
-            islands[dev] = [_cut_at_new_layout(sampled[dev], run, appearances, held.get(dev, [])) for run in islands[dev]]
-        anything = union([*sampled.get(card, []), *(i for runs in islands.values() for i in runs)])
-        holes = [(a[1], b[0]) for a, b in zip(anything, anything[1:], strict=False)]
-        for dev in instances:
-            ends = {end for _, end in islands[dev]}
-            carried = [hole for hole in holes if hole[0] in ends]
-            leased = [(lease.start, lease.end) for lease in held.get(dev, [])]
-            fleet.devices[dev].exists = union([*islands[dev], *carried, *leased])
-
-
-def _cut_at_new_layout(
-    samples: list[Interval], run: Interval, appearances: list[int], leases: list[Lease]
-) -> Interval:
-    """End an instance's run where another instance appears before its last sample's reach is over."""
-    last_sample = max(t for t, _ in samples if run[0] <= t < run[1])
-    new = [t for t in appearances if last_sample < t < run[1]]
-    if not new:
-        return run
-    for lease in leases:
-        if lease.end == run[1]:
-            lease.end = new[0]
-    return run[0], new[0]
+    scrapes: dict[int, dict[int, list[tuple[int, int]]]] = {card: {} for card in fleet.instances}
+    rows = seen.timeline.filter(pl.col("dev").is_in(migs)).select("dev", "t", "reach").sort("t", "dev")
+    for dev, t, reach in rows.iter_rows():
+        scrapes[fleet.devices[dev].card].setdefault(t, []).append((dev, reach))
+    for card, shown in scrapes.items():
+        stretches: dict[int, list[Interval]] = {dev: [] for dev in fleet.instances[card]}
+        standing: list[int] = []
+        since = until = 0
+        for t, devs in shown.items():
+            instances = [dev for dev, _ in devs if dev != card]
+            if not instances and not (standing and t >= until):
+                continue
+            for dev in standing:
+                stretches[dev].append((since, t))
+            standing, since = instances, t
+            until = max((reach for dev, reach in devs if dev != card), default=t)
+        for dev in standing:
+            stretches[dev].append((since, until))
+        for dev, intervals in stretches.items():
+            fleet.devices[dev].exists = union(intervals)
+    return {dev: fleet.devices[dev].exists for devs in fleet.instances.values() for dev in devs}
 
 
 def exist(
@@ -166,32 +161,30 @@ def exist(
 
     Args:
         inventory: INVENTORY with ``from`` and ``to`` in ms.
-        leases: leases on known devices; a device exists while a scheduler names it.
+        leases: schedulers' leases on devices that they name; one that nothing else knows exists while it is held.
         reach: bounds in ms of what an inventory without bounds lists.
     """
     inventory = inventory.with_columns(
         pl.col("from").fill_null(reach[0]).clip(*reach), pl.col("to").fill_null(reach[1]).clip(*reach)
     )
     fleet.has_inventory = inventory.height > 0
-    named: dict[int, list[Interval]] = {}
-    for lease in leases:
-        named.setdefault(fleet.devices[lease.dev].card, []).append((lease.start, lease.end))
-    sight: dict[int, list[Interval]] = {}
-    for card in fleet.cards():
-        seen = [*named.get(card.dev, []), *([fleet.hulls[card.dev]] if card.dev in fleet.hulls else [])]
-        sight[card.dev] = [(min(s for s, _ in seen), max(e for _, e in seen))] if seen else []
+    sight = {card: [hull] for card, hull in fleet.hulls.items()}
     listed = _list_by_name(fleet, inventory)
     rows = [r for r in inventory.iter_rows(named=True) if r["device"] is None]
     filled = _fill_rows(fleet, rows, listed, sight)
     missing, unlisted = [], []
     for card in fleet.cards():
         by_name = union(listed.get(card.dev, []))
-        card.exists = union([*by_name, *sight.get(card.dev, [])])
+        card.exists = by_name or union(sight.get(card.dev, []))
         if by_name and card.dev not in fleet.hulls:
             missing.append(card.device)
         if fleet.has_inventory and subtract(sight.get(card.dev, []), union([*by_name, *filled.get(card.dev, [])])):
             unlisted.append(card.device)
     _add_spare(fleet, rows)
+    for lease in leases:
+        card = fleet.devices[fleet.devices[lease.dev].card]
+        if card.dev not in listed and card.dev not in fleet.hulls:
+            card.exists = union([*card.exists, (lease.start, lease.end)])
     if missing and fleet.hulls:
         findings.append(Finding("missing_device", len(missing), f"listed, never sampled: {', '.join(sorted(missing)[:3])}"))
     if unlisted:

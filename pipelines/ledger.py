@@ -44,7 +44,7 @@ runs AS (
     -- of two records of one run the ended one wins, then the longer
     SELECT * EXCLUDE (nth) FROM distinct_rows WHERE kind = 'slurm'
     QUALIFY row_number() OVER (
-        PARTITION BY cluster, workload, "start", model ORDER BY ended DESC, "end" DESC NULLS FIRST, gpus DESC
+        PARTITION BY cluster, labelled_as, "start", model ORDER BY ended DESC, "end" DESC NULLS FIRST, gpus DESC
     ) = 1
 )
 SELECT * FROM runs ORDER BY "start", workload, model, device, "end", tenant, class

@@ -15,14 +15,14 @@ from pipelines.capacity import Part, Split, account, take_down
 from pipelines.config import Config, Rate, Reservation
 from pipelines.fleet import Fleet, exist, lay_out, seen_fleet
 from pipelines.instants import from_ms, to_ms
-from pipelines.intervals import Interval, union
+from pipelines.intervals import Interval, intersect, union
 from pipelines.leases import Lease, workload_name
 from pipelines.observations import PPB, Observations, observe
 from pipelines.owners import Bridging, leases_from_labels
 from pipelines.periods import local_midnights
 from pipelines.quality import Scrapes, clean
 from pipelines.rollup import roll_up
-from pipelines.schedulers import Demand, Placement, Record, named_leases, records_from
+from pipelines.schedulers import Demand, Placement, Record, fitted, named_leases, pushed_out, records_from
 from pipelines.tables import Finding
 from pipelines.tenancy import tenancy_edges
 
@@ -59,7 +59,7 @@ OUTAGE: Final[dict[str, pl.DataType]] = {
     "start": pl.Int64(),
     "end": pl.Int64(),
 }
-"""Outages that hit a tenant's reservation, as their source states them."""
+"""GPUs that went down, as far as they exist; `tenant`: whose reservation that hits."""
 
 
 @dataclass(frozen=True)
@@ -117,15 +117,13 @@ def meter(inputs: Inputs, config: Config, *, window: Interval | None = None) -> 
         _split(config, scrapes),
         findings,
     )
-    parts = take_down(parts, fleet, [r for r in outages if r.device is None], findings)
+    parts, fell = take_down(parts, fleet, [r for r in outages if r.device is None], findings)
     ids = [lease.identity(fleet.devices[lease.dev].key) for lease in placed]
     usage = roll_up(parts, placed, ids, fleet, seen.busy, seen.energy, [*(window or ()), *_edges(config, parts)])
     return Metered(
         leases=_lease_table(placed, ids, fleet),
         usage=usage,
-        outages=pl.DataFrame(
-            [(r.tenant, r.model, str(r.gpus), r.start, r.end) for r in outages], schema=OUTAGE, orient="row"
-        ),
+        outages=_outage_table(outages, fell, fleet),
         findings=findings,
         span=span,
     )
@@ -144,20 +142,19 @@ def _all_leases(
     """Return the leases on known devices, and what is still to be placed; say what exists."""
     working = [r for r in records if r.given_class != "down"]
     scheduled = pl.DataFrame(
-        [(r.cluster, r.workload, r.start, r.end) for r in working],
-        schema={"cluster": pl.String, "workload": pl.String, "start": pl.Int64, "end": pl.Int64},
+        [(r.cluster, r.labelled_as, r.start, r.end) for r in working],
+        schema={"cluster": pl.String, "labelled_as": pl.String, "start": pl.Int64, "end": pl.Int64},
         orient="row",
     )
     bridging = Bridging(
         hole_ms=round(config.attribution.bridge.total_seconds() * 1000),
         flicker_ms=round(config.attribution.flicker.total_seconds() * 1000),
     )
-    labelled, runs = leases_from_labels(scrapes, seen, scheduled, bridging)
-    named, demands = named_leases(working, runs, fleet, findings)
-    lay_out(fleet, seen, [*labelled, *named])
-    inventory = _in_ms(inputs.inventory, "from", "to")
-    exist(fleet, inventory, named, reach, findings)
-    return [*labelled, *named], demands
+    labelled = leases_from_labels(scrapes, seen, scheduled, lay_out(fleet, seen), bridging)
+    named, demands = named_leases(working, labelled.scheduled, fleet, findings)
+    exist(fleet, _in_ms(inputs.inventory, "from", "to"), named, reach, findings)
+    held = pushed_out(labelled.leases, named, labelled.shared, findings)
+    return [*held, *fitted(named, fleet, findings)], demands
 
 
 def _placed(
@@ -187,6 +184,16 @@ def _span(seen: Observations, records: pl.DataFrame) -> Interval | None:
     starts = [*seen.hulls["start"].to_list(), *records["start"].to_list()]
     ends = [*seen.hulls["end"].to_list(), *records.select(pl.coalesce("end", "start")).to_series().to_list()]
     return (min(starts), max(ends)) if starts else None
+
+
+def _outage_table(outages: list[Record], fell: list[tuple[Record, Part]], fleet: Fleet) -> pl.DataFrame:
+    rows = [(r.tenant, r.model, str(part.weight), part.start, part.end) for r, part in fell]
+    for record in outages:
+        cards = {d.card for d in fleet.devices if d.key == record.device}
+        for card in sorted(cards):
+            down = intersect(fleet.devices[card].exists, [(record.start, record.end)])
+            rows += [(record.tenant, fleet.devices[card].model, "1", start, end) for start, end in down]
+    return pl.DataFrame(sorted(rows, key=str), schema=OUTAGE, orient="row")
 
 
 def _named_outages(outages: list[Record], fleet: Fleet, findings: list[Finding]) -> dict[int, list[Interval]]:

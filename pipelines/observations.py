@@ -25,7 +25,7 @@ class Observations:
     """What is known of some cards, as intervals in ms.
 
     Attributes:
-        timeline: ``dev``, ``t``, ``reach``, ``node``: each scrape of a device and until when it stands.
+        timeline: ``dev``, ``t``, ``reach``, ``node``, ``free_slices``: each scrape of a device and until when it stands.
         presence: ``dev``, ``start``, ``end``: where a device was observed, joined where contiguous.
         hulls: ``card``, ``start``, ``end``: from a card's first sample to its last one's reach.
         busy: ``dev``, ``start``, ``end``, ``busy`` and the other RATIOS as whole billionths (Int64, null: not known).
@@ -51,7 +51,7 @@ def observe(scrapes: Scrapes, interval_ms: int | None) -> Observations:
     timeline = _mark_frozen(timeline.join(card_of, on="dev").sort("dev", "t"), frozen)
     board = _mark_frozen(scrapes.board, frozen)
     return Observations(
-        timeline=timeline.select("dev", "t", "reach", "node"),
+        timeline=timeline.select("dev", "t", "reach", "node", "free_slices"),
         presence=joined(timeline.filter(~pl.col("frozen")).select("dev", start="t", end="reach"), ["dev"]),
         hulls=timeline.group_by("card").agg(start=pl.col("t").min(), end=pl.col("reach").max()).sort("card"),
         busy=_busy(_mark_frozen(scrapes.series.join(card_of, on="dev").sort("dev", "t"), frozen), interval_ms, findings),

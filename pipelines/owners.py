@@ -6,13 +6,14 @@ the configuration allows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
 import polars as pl
 
+from pipelines.intervals import Interval
 from pipelines.leases import Lease, workload_name
 from pipelines.observations import Observations
 from pipelines.quality import Scrapes
@@ -33,9 +34,18 @@ class NamedRun:
     """A device labelled, from its first such scrape to its last, with a workload that a scheduler knows."""
 
     dev: int
-    workload: str
+    labelled_as: str
     first: int
     last: int
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """What labels show: leases, devices of scheduled workloads, and the devices ever seen with two owners."""
+
+    leases: list[Lease]
+    scheduled: list[NamedRun]
+    shared: set[int]
 
 
 @dataclass(frozen=True)
@@ -54,24 +64,34 @@ class _Open:
     end: int
     node: str | None
     slices: list[tuple[int, int]]
-    unnamed_ms: int = 0
-    hole_ms: int = 0
+    unnamed_ms: int = 0  # longest unbroken run of scrapes since that don't name it
+    run_ms: int = 0  # the run of them that still goes on
+    hole_ms: int = 0  # longest hole since
 
 
 def leases_from_labels(
-    scrapes: Scrapes, seen: Observations, scheduled: pl.DataFrame, bridging: Bridging
-) -> tuple[list[Lease], list[NamedRun]]:
+    scrapes: Scrapes,
+    seen: Observations,
+    scheduled: pl.DataFrame,
+    layouts: Mapping[int, list[Interval]],
+    bridging: Bridging,
+) -> Labelled:
     """Return the leases that labels show, and where they name workloads that a scheduler knows better.
 
     Args:
-        scheduled: the schedulers' runs: ``cluster`` (null: any), ``workload``, ``start``, ``end`` (ms).
+        scheduled: the schedulers' runs: ``cluster`` (null: any), ``labelled_as``, ``start``, ``end`` (ms).
+        layouts: where a card's layout has a MIG instance; what comes after a new layout is another instance.
     """
     claims, named = _split_scheduled(scrapes, scheduled)
     owner_rows = scrapes.owners.to_dicts()
     devices = scrapes.devices.to_dicts()
     leases: list[Lease] = []
-    for dev, runs in groupby(_runs(seen.timeline, claims), key=lambda run: run.dev):
-        for held in _join_runs(list(runs), owner_rows, bridging):
+    shared: set[int] = set()
+    for dev, grouped in groupby(_runs(seen.timeline, claims), key=lambda run: run.dev):
+        runs = list(grouped)
+        if any(len(run.owners) > 1 for run in runs):
+            shared.add(dev)
+        for held in _held(runs, layouts.get(dev), owner_rows, bridging, shared=dev in shared):
             owner = owner_rows[held.owner]
             leases.append(
                 Lease(
@@ -88,23 +108,42 @@ def leases_from_labels(
                     slices=held.slices,
                 )
             )
-    return leases, named
+    return Labelled(leases, named, shared)
+
+
+def _held(
+    runs: list[_Run],
+    layout: list[Interval] | None,
+    owners: list[dict[str, str | None]],
+    bridging: Bridging,
+    *,
+    shared: bool,
+) -> Iterator[_Open]:
+    if layout is None:
+        yield from _join_runs(runs, owners, bridging, shared=shared)
+        return
+    for start, end in layout:
+        inside = [run for run in runs if start <= run.first < end]
+        if inside:
+            for held in _join_runs(inside, owners, bridging, shared=shared):
+                held.end = min(held.end, end)
+                yield held
 
 
 def _split_scheduled(scrapes: Scrapes, scheduled: pl.DataFrame) -> tuple[pl.DataFrame, list[NamedRun]]:
     """Take the claims of scheduled workloads out; inside a run of theirs they show a device, outside they name nobody."""
     owners = scrapes.owners.with_columns(
-        workload=pl.when(pl.col("job").is_not_null())
+        labelled_as=pl.when(pl.col("job").is_not_null())
         .then(pl.col("job"))
         .otherwise(pl.concat_str(pl.col("namespace") + "/", "pod", ignore_nulls=True))
     )
-    names = scheduled["workload"].unique().to_list() if scheduled.height else []
-    known = owners.filter(pl.col("workload").is_in(names)).select("owner", "workload")
+    names = scheduled["labelled_as"].unique().to_list() if scheduled.height else []
+    known = owners.filter(pl.col("labelled_as").is_in(names)).select("owner", "labelled_as")
     if not known.height:
         return scrapes.claims, []
     cluster = scrapes.devices.select("dev", device_cluster="cluster")
     mine = scrapes.claims.join(known, on="owner").join(cluster, on="dev")
-    inside = mine.join(scheduled.select("cluster", "workload", "start", "end"), on="workload").filter(
+    inside = mine.join(scheduled.select("cluster", "labelled_as", "start", "end"), on="labelled_as").filter(
         pl.col("cluster").is_null() | (pl.col("cluster") == pl.col("device_cluster"))
     )
     elsewhere = inside.select("dev", "owner").unique()  # only a workload known in this device's cluster is scheduled
@@ -112,10 +151,10 @@ def _split_scheduled(scrapes: Scrapes, scheduled: pl.DataFrame) -> tuple[pl.Data
     inside = inside.filter((pl.col("t") >= pl.col("start")) & (pl.col("t") < pl.col("end")))
     runs = [
         NamedRun(*row)
-        for row in inside.group_by("dev", "workload", "start")
+        for row in inside.group_by("dev", "labelled_as", "start")
         .agg(first=pl.col("t").min(), last=pl.col("t").max())
-        .select("dev", "workload", "first", "last")
-        .sort("dev", "first", "workload")
+        .select("dev", "labelled_as", "first", "last")
+        .sort("dev", "first", "labelled_as")
         .iter_rows()
     ]
     marks = inside.select("dev", "t").unique().select(
@@ -156,9 +195,10 @@ def _runs(timeline: pl.DataFrame, claims: pl.DataFrame) -> Iterator[_Run]:
         yield _Run(dev, first, end, node, {int(owner): int(slices) for owner, slices in pairs})
 
 
-def _join_runs(runs: list[_Run], owners: list[dict[str, str | None]], bridging: Bridging) -> list[_Open]:
+def _join_runs(
+    runs: list[_Run], owners: list[dict[str, str | None]], bridging: Bridging, *, shared: bool
+) -> list[_Open]:
     """Join the runs of one device into holds, in order of their starts."""
-    shared = any(len(run.owners) > 1 for run in runs)
     holding: dict[int, _Open] = {}
     ended: list[_Open] = []
     previous_end = runs[0].first
@@ -167,6 +207,7 @@ def _join_runs(runs: list[_Run], owners: list[dict[str, str | None]], bridging: 
         previous_end = run.end
         for held in holding.values():
             held.hole_ms = max(held.hole_ms, hole)
+            held.run_ms = 0 if hole else held.run_ms
         for owner, slices in run.owners.items():
             if owner == SOMEBODY_ELSE:
                 continue
@@ -176,7 +217,7 @@ def _join_runs(runs: list[_Run], owners: list[dict[str, str | None]], bridging: 
                     ended.append(held_by)
                 holding[owner] = _Open(owner, run.first, run.end, run.node, [(run.first, slices)])
                 continue
-            held_by.end, held_by.unnamed_ms, held_by.hole_ms = run.end, 0, 0
+            held_by.end, held_by.unnamed_ms, held_by.run_ms, held_by.hole_ms = run.end, 0, 0, 0
             if held_by.slices[-1][1] != slices:
                 held_by.slices.append((run.first, slices))
         for owner in [o for o in holding if o not in run.owners]:
@@ -185,7 +226,9 @@ def _join_runs(runs: list[_Run], owners: list[dict[str, str | None]], bridging: 
                 held.end = min(held.end, run.first)
                 ended.append(held)
             else:
-                holding[owner].unnamed_ms += run.end - run.first
+                held = holding[owner]
+                held.run_ms += run.end - run.first
+                held.unnamed_ms = max(held.unnamed_ms, held.run_ms)
     ended.extend(holding.values())
     return sorted(ended, key=lambda held: (held.start, held.owner))
 

@@ -43,7 +43,8 @@ class Scrapes:
         devices: ``dev`` (Int32), ``card`` (Int32, dev of the whole card), ``cluster``, ``device``, ``instance``,
             ``profile``, ``model``; the whole card always has a row.
         owners: ``owner`` (Int32), ``namespace``, ``pod``, ``pod_uid``, ``job``.
-        timeline: one row per device and scrape: ``dev``, ``t`` (ms), ``node``.
+        timeline: one row per device and scrape: ``dev``, ``t`` (ms), ``node``, ``free_slices`` (slices that are seen and
+            name no owner).
         claims: one row per device, scrape and owner named: ``dev``, ``t``, ``owner``, ``slices``, ``memory``, ``busy``
             (the last two only mean something where the exporter measures per owner).
         series: one row per device and time: ``dev``, ``t``, the metrics of STAMPED_METRICS, and ``busy_seen``, whether a
@@ -89,7 +90,9 @@ def clean(samples: pl.DataFrame, *, exporter_pods: Sequence[str], interval_ms: i
         pl.col("memory_used_bytes").min().alias("memory"),
         pl.min_horizontal("engine_active_ratio", "gpu_util_ratio").min().alias("busy"),
     )
-    timeline = rows.group_by("dev", "grid_t").agg(pl.col("node").min())
+    timeline = rows.group_by("dev", "grid_t").agg(
+        pl.col("node").min(), free_slices=pl.col("slice").filter(pl.col("owner").is_null()).drop_nulls().n_unique()
+    )
     return Scrapes(
         devices=devices,
         owners=owners,

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
 import polars as pl
 
 from pipelines.fleet import Device, Fleet
-from pipelines.intervals import Interval, covers_all, overlaps, subtract, union
+from pipelines.intervals import Interval, covers_all, intersect, overlaps, subtract, union
 from pipelines.leases import Lease
 from pipelines.owners import NamedRun
 from pipelines.tables import Finding
 
-UNNAMED: Final = "unnamed"  # the workload of a record that names none
 _ALNUM: Final = re.compile(r"[a-z0-9]+")
 
 
@@ -31,6 +30,7 @@ class Record:
     kind: str
     cluster: str | None
     workload: str
+    labelled_as: str
     start: int
     end: int
     gpus: Fraction
@@ -63,7 +63,8 @@ def records_from(table: pl.DataFrame, horizon: int) -> list[Record]:
             Record(
                 kind=row["kind"],
                 cluster=row["cluster"],
-                workload=row["workload"] or UNNAMED,
+                workload=row["workload"],
+                labelled_as=row["labelled_as"],
                 start=row["start"],
                 end=end,
                 gpus=Fraction(row["gpus"] or "1"),
@@ -93,7 +94,7 @@ def named_leases(
     """Return leases on the devices that records or labels name, and what is left to place."""
     by_workload: dict[str, list[NamedRun]] = {}
     for run in runs:
-        by_workload.setdefault(run.workload, []).append(run)
+        by_workload.setdefault(run.labelled_as, []).append(run)
     by_key: dict[str, list[Device]] = {}
     for device in fleet.devices:
         by_key.setdefault(device.key, []).append(device)
@@ -112,7 +113,7 @@ def named_leases(
         used = labelled_by.setdefault((record.cluster, record.workload, record.start), set())
         labelled = {
             run.dev
-            for run in by_workload.get(record.workload, ())
+            for run in by_workload.get(record.labelled_as, ())
             if run.first < record.end
             and run.last >= record.start
             and record.cluster in (None, fleet.devices[run.dev].cluster)
@@ -176,6 +177,58 @@ def lease_of(
         whole_start=record.start,
         **record.slurm,
     )
+
+
+def pushed_out(
+    labelled: Iterable[Lease], named: Iterable[Lease], shared: set[int], findings: list[Finding]
+) -> list[Lease]:
+    """Return the labelled leases without the time in which a scheduler gives their device to somebody.
+
+    Where a device was seen with two owners they share it instead.
+    """
+    given: dict[int, list[Interval]] = {}
+    for lease in named:
+        if lease.share is None and lease.dev not in shared:
+            given.setdefault(lease.dev, []).append((lease.start, lease.end))
+    kept: list[Lease] = []
+    conflicts = 0
+    for lease in labelled:
+        left = subtract([(lease.start, lease.end)], union(given.get(lease.dev, [])))
+        if left == [(lease.start, lease.end)]:
+            kept.append(lease)
+            continue
+        conflicts += 1
+        kept += [replace(lease, start=start, end=end, whole_start=lease.start) for start, end in left]
+    if conflicts:
+        findings.append(
+            Finding("conflicting_owner", conflicts, "labels name somebody while a scheduler gives the device to another")
+        )
+    return kept
+
+
+def fitted(named: Iterable[Lease], fleet: Fleet, findings: list[Finding]) -> list[Lease]:
+    """Return leases on named devices as far as those exist."""
+    kept: list[Lease] = []
+    beyond = []
+    for lease in named:
+        device = fleet.devices[lease.dev]
+        exists = fleet.devices[device.card].exists if device.instance is None else device.exists
+        inside = intersect(exists, [(lease.start, lease.end)])
+        if inside != [(lease.start, lease.end)]:
+            beyond.append(lease.workload)
+        kept += [replace(lease, start=start, end=end) for start, end in inside]
+    if beyond:
+        names = ", ".join(sorted(set(beyond))[:3])
+        findings.append(Finding("conflicting_owner", len(beyond), f"held beyond the time in which its device exists: {names}"))
+    return kept
+
+
+def _fits(record: Record, device: Device) -> bool:
+    """Return whether a record may take a device unseen: an instance only where its profile is asked for."""
+    if device.instance is None:
+        return model_matches(record.model, device.model)
+    asked = "".join(_ALNUM.findall((record.model or "").lower()))
+    return bool(device.profile) and "".join(_ALNUM.findall((device.profile or "").lower())) in asked
 
 
 class Placement:
@@ -252,8 +305,8 @@ class Placement:
         ]
 
     def _suited(self, candidates: list[Device], record: Record) -> list[Device]:
-        """Return the devices of the record's model; where the node has none of that name, its devices."""
-        return [d for d in candidates if model_matches(record.model, d.model)] or candidates
+        """Return the devices of the record's model; where the node has none of that name, its cards."""
+        return [d for d in candidates if _fits(record, d)] or [d for d in candidates if d.instance is None]
 
     @staticmethod
     def _would_take(candidates: list[Device], mine: set[int], gpus: Fraction) -> set[int]:
@@ -265,7 +318,7 @@ class Placement:
             d
             for devices in self._by_node.values()
             for d in self._candidates(devices[0].node, record)
-            if model_matches(record.model, d.model)
+            if _fits(record, d)
         ]
         if not suited:
             return self._on_own_capacity(None, record, gpus)

@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS import_finding (
 -- grain: row of a scheduler's table, as imported; nth tells equal rows of one import apart
 CREATE TABLE IF NOT EXISTS record (
     import_id VARCHAR NOT NULL, nth BIGINT NOT NULL,
-    kind VARCHAR, cluster VARCHAR, workload VARCHAR, "user" VARCHAR, tenant VARCHAR, class VARCHAR,
+    kind VARCHAR, cluster VARCHAR, workload VARCHAR, labelled_as VARCHAR, "user" VARCHAR, tenant VARCHAR, class VARCHAR,
     "start" TIMESTAMPTZ, "end" TIMESTAMPTZ, ended BOOLEAN, gpus VARCHAR, device VARCHAR, model VARCHAR, nodes VARCHAR[],
     slurm_account VARCHAR, slurm_partition VARCHAR, slurm_qos VARCHAR, slurm_user VARCHAR
 );

@@ -147,7 +147,8 @@ def _tenant(
         "adjustment": round_money(0, currency),
     }
     lines["total"] = sum(lines.values(), round_money(0, currency))
-    energy, carbon = kwh(use.held.joules), config.energy.carbon_g_per_kwh
+    energy = kwh(use.held.joules if use.held.leases else 0.0)
+    carbon = config.energy.carbon_g_per_kwh
     co2e = None if energy is None or carbon is None else energy * Fraction(config.energy.pue) * Fraction(carbon) / 1000
     held = use.held
     return TenantReport(

@@ -42,7 +42,8 @@ one of its "blank" codes. Nothing else is dropped or derived before reading.
 RECORD: Final[dict[str, pl.DataType]] = {
     "kind": pl.String(),  # "slurm" | "allocations"
     "cluster": pl.String(),
-    "workload": pl.String(),  # job id, or the name in the allocations file
+    "workload": pl.String(),  # job id as people see it ("12_3"), or the name in the allocations file
+    "labelled_as": pl.String(),  # what labels on samples call it: the raw job id, or the workload's name
     "user": pl.String(),
     "tenant": pl.String(),  # where the source itself names it
     "class": pl.String(),  # reserved | on_demand | overflow | spot | down, where the source names it

@@ -21,6 +21,9 @@ from pipelines.tables import RECORD, Batch
 CLASSES: Final = ("reserved", "on_demand", "overflow", "spot", "down")
 
 
+UNNAMED: Final = "unknown"  # the workload of a row that names neither a workload nor a tenant
+
+
 def read_allocations(path: Path, *, cluster: str | None, zone: ZoneInfo, name: str | None = None) -> Batch:
     """One record per row ``start,end,gpus,device,model,tenant,workload,class``; blank is unknown.
 
@@ -56,10 +59,12 @@ def _record(row: Mapping[str, str], cluster: str | None, zone: ZoneInfo) -> dict
     class_ = row.get("class", "").lower()
     if class_ and class_ not in CLASSES:
         raise BadRowError(f"row whose class is none of {', '.join(CLASSES)}")
+    workload = row.get("workload") or row.get("tenant") or UNNAMED
     return {
         "kind": "allocations",
         "cluster": row.get("cluster") or cluster,
-        "workload": row.get("workload") or None,
+        "workload": workload,
+        "labelled_as": workload,
         "user": row.get("user") or None,
         "tenant": row.get("tenant") or None,
         "class": class_ or None,

@@ -161,7 +161,8 @@ def _records(jobs: pl.DataFrame, cluster: str, tally: Tally) -> pl.DataFrame:
         .select(
             kind=pl.lit("slurm"),
             cluster=pl.lit(cluster),
-            workload="run_id",
+            workload="shown",
+            labelled_as="run_id",
             user="User",
             tenant=pl.lit(None, pl.String),
             start="start",
