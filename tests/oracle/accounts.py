@@ -64,7 +64,7 @@ class Sums:
 
     parts: Amounts = field(default_factory=_amounts)
     cost: Fraction = Fraction(0)
-    joules: Fraction = Fraction(0)
+    joules: Fraction | None = None
     idle_hours: Amounts = field(default_factory=_amounts)
     idle_price: Amounts = field(default_factory=_amounts)
     owned_hours: dict[tuple[str, str], Fraction] = field(default_factory=lambda: defaultdict(Fraction))
@@ -76,7 +76,8 @@ class Sums:
 
 def count_fleet(now: Instant, sums: Sums, settings: Settings) -> None:
     hours = now.hours
-    sums.joules += now.joules
+    if now.joules is not None:
+        sums.joules = (sums.joules or 0) + now.joules
     sums.parts["stranded"] += now.stranded * hours
     sums.parts["down"] += now.down * hours
     sums.parts["allocated"] += sum((h.amount for h in now.holdings), Fraction(0)) * hours

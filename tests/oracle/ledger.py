@@ -70,7 +70,7 @@ class Instant:
     holdings: list[Holding] = field(default_factory=list)
     free: list[Piece] = field(default_factory=list)
     tenant_down: dict[str, list[tuple[str, Fraction]]] = field(default_factory=lambda: defaultdict(list))
-    joules: Fraction = Fraction(0)
+    joules: Fraction | None = None
 
     @property
     def hours(self) -> Fraction:
@@ -149,7 +149,8 @@ class Ledger:
         now = Instant(start, end)
         for card in self.fleet.cards:
             joules = self.boards.joules(card.id, start, end)
-            now.joules += joules or 0
+            if joules is not None:
+                now.joules = (now.joules or 0) + joules
             if card.exists(start):
                 now.capacity[card.model] += 1
                 self._judge_card(card, now, joules, index, placed)
@@ -228,6 +229,8 @@ class Ledger:
     def _whole_nodes(self, now: Instant, index: int, placed: Placed) -> None:
         """Gives placed holdings their device's busy ratio where their run holds all of the node."""
         for device, need in placed.taken[index].items():
+            if need.node is None:
+                continue
             card = next(c for c in self.fleet.cards if device in c.all_devices)
             cards = [c for c in self.fleet.cards if c.nodes & card.nodes and c.exists(now.start)]
             neighbours = {d for c in cards for d in c.devices(now.start)}

@@ -11,7 +11,8 @@ Readings
   P4. A lease without nodes (an allocations row) takes devices of any node; it adds capacity of its own only if no
       device of the fleet fits its model.
   P5. A job has the whole of a node at an instant if it holds every device that exists there then, labelled ones and
-      down ones included; only then do its unlabelled devices' samples speak for it.
+      down ones included; only then do its unlabelled devices' samples speak for it. A lease whose nodes are unknown
+      never has one: the node itself is a guess.
   P6. A lease on a device that nothing knows adds capacity of its own, as a node without samples does.
 """
 

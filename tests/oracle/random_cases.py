@@ -1,6 +1,6 @@
 """Small random replay directories, each made from a seed alone, for comparing two engines.
 
-`FEATURES` names what may be mixed; of a large set each case takes some, of one or two it takes all. `DOUBTFUL` holds
+`FEATURES` names what may be mixed; of a large set each case takes some, of up to four it takes all. `DOUBTFUL` holds
 what the rules leave open in ways that change numbers: only on request.
 """
 
@@ -33,13 +33,13 @@ FEATURES = (
     "rates", "unpriced", "reservations", "quota", "spot", "idle", "overheads", "charged_energy", "currency", "zones",
     "dated", "window", "budget", "models",
 )  # fmt: skip
-DOUBTFUL = ("netting",)
+DOUBTFUL = ("netting", "repeats", "inferred_merge", "broken_contradiction")
 
 
 def make_case(seed: int, directory: Path, features: Collection[str] = FEATURES) -> None:
     """Writes `gpuledger.yaml` and its sources to a directory: the same for the same seed and features."""
     rng = Random(seed)
-    active = frozenset(f for f in sorted(features) if len(features) <= 2 or rng.random() < 0.35)
+    active = frozenset(f for f in sorted(features) if len(features) <= 4 or rng.random() < 0.35)
     scene = _scene(rng, active)
     scene.gpus = _gpus(scene, seed)
     if scene.on("sacct"):
@@ -97,11 +97,12 @@ def _gpus(scene: Scene, seed: int) -> list[Gpu]:
 
 def _write_sources(scene: Scene, directory: Path) -> list[str]:
     sources = []
-    samples = list(_through_sources(scene, scene.samples))
+    samples = list(_through_sources(scene, _distinct(scene.samples)))
     if scene.on("duplicates"):
         good = [s for s in samples if s.metric == UTIL and s.value.isdigit() and int(s.value) <= 100]
         chosen = scene.rng.sample(good, min(len(good), scene.rng.randint(1, 4)))
-        samples += [replace(s, value=scene.rng.choice((s.value, "5", "100"))) for s in chosen]
+        values = ("1", "98") if not scene.on("repeats") else ("1", "98", None)
+        samples += [replace(s, value=scene.rng.choice(values) or s.value) for s in chosen]
     if scene.on("shuffled"):
         scene.rng.shuffle(samples)
     seconds = scene.on("openmetrics")
@@ -121,6 +122,11 @@ def _write_sources(scene: Scene, directory: Path) -> list[str]:
     return sources
 
 
+def _distinct(samples: list[Sample]) -> list[Sample]:
+    found = {(s.metric, s.at, *s.labels.items()): s for s in samples}
+    return list(found.values())
+
+
 def _through_sources(scene: Scene, samples: list[Sample]) -> Iterable[Sample]:
     """Each sample as one exporter shows it, or as two replicas, jobs or host names do, each with holes of its own."""
     pairs = {
@@ -136,7 +142,7 @@ def _through_sources(scene: Scene, samples: list[Sample]) -> Iterable[Sample]:
     found: list[Sample] = []
     for number in (0, 1):
         begin = scene.rng.choice(scene.times)
-        lost = (begin, begin + scene.rng.choice((3, 10, 25)) * scene.step)
+        lost = (begin, begin + scene.rng.choice((3, 10, 25)) * scene.step * scene.may_lose)
         for sample in samples:
             # The first source keeps its ends, so that the span of the data doesn't hang on the second one's offset.
             inside = scene.times[0] < sample.at < scene.times[-1]

@@ -67,6 +67,16 @@ class Scene:
     def end(self) -> int:
         return self.times[-1] + self.step
 
+    @property
+    def may_lose(self) -> bool:
+        """Whether scrapes may be missing: whether a contradiction lasts through a hole is an open question."""
+        return not self.on("contradicting") or self.on("broken_contradiction")
+
+    @property
+    def merges(self) -> bool:
+        """Whether two sources show the same devices."""
+        return any(self.on(feature) for feature in ("replicas", "jobs", "hosts"))
+
     def on(self, feature: str) -> bool:
         return feature in self.active
 
@@ -119,7 +129,7 @@ def sample_gpu(scene: Scene, gpu: Gpu) -> None:
 def _holes(scene: Scene) -> set[int]:
     """Scrapes that never happened: not the first ones, not the last ones."""
     lost: set[int] = set()
-    if scene.on("holes"):
+    if scene.on("holes") and scene.may_lose:
         for _ in range(scene.rng.randint(1, 3)):
             begin = scene.rng.randint(3, max(3, len(scene.times) - 8))
             length = scene.rng.choice((1, 2, 5, 10, 28, 29, 30, 31, 40))

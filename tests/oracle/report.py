@@ -7,7 +7,7 @@ Readings
   T3. `cost` is rounded once, over capacity, overheads and energy together. Rejected: each of them by itself.
   T4. A workload's cost is its largest-remainder part of the usage line plus its reserved hours' price, rounded by
       itself. Rejected: largest-remainder parts of the reservation line.
-  T5. Energy is null where no board of what was held was ever measured then, 0 for a tenant without usage.
+  T5. Energy is null where no board (of what a tenant held) was measured then; 0 for a tenant without usage.
   T6. Counts of findings: `gap` holes of devices; `conflicting_owner` runs that didn't fit plus label leases pushed out;
       `unknown_price` models; `missing_device` listed and never seen plus seen and not listed; `unresolved_owner`
       workloads that no tenant matches.
@@ -95,7 +95,7 @@ def _report(
         for name, part in share_out(to_units(amount, currency), split, accounts).items():
             overhead[name] += part
     per_kwh = (settings.energy_price or Fraction(0)) * settings.pue if settings.energy_charged else Fraction(0)
-    cost += _kwh(sums.joules) * per_kwh
+    cost += _kwh(sums.joules or Fraction(0)) * per_kwh
     tenants, billed = [], 0
     for tenant in sorted(settings.tenants, key=lambda t: t.id):
         account = accounts[tenant.id]
@@ -116,7 +116,7 @@ def _report(
         f"{part}_gpu_hours": _number(sums.parts[part])
         for part in ("capacity", "allocated", "idle", "stranded", "down", "unobserved")
     }
-    fleet |= {"devices": devices, "energy_kwh": _number(_kwh(sums.joules))}
+    fleet |= {"devices": devices, "energy_kwh": None if sums.joules is None else _number(_kwh(sums.joules))}
     fleet |= {"cost": show(cost_units, currency), "billed": show(billed, currency)}
     fleet["unbilled"] = show(cost_units - billed, currency)
     return {
