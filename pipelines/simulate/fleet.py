@@ -76,16 +76,16 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Nodes, their devices and their units; each refers to the other by its place in the tuple."""
+    """Nodes, their devices and their units; each refers to the other by its place in the tuple.
+
+    Args:
+        quanta: the smallest number of equal parts of a card of which every unit has a whole number.
+    """
 
     nodes: tuple[Node, ...]
     devices: tuple[Device, ...]
     units: tuple[Unit, ...]
-
-    @property
-    def quanta(self) -> int:
-        """The smallest number of equal parts of a card of which every unit has a whole number."""
-        return lcm(*(unit.share.denominator for unit in self.units))
+    quanta: int
 
     def count(self, *kinds: str) -> int:
         """Cards on nodes of these kinds."""
@@ -122,7 +122,8 @@ def build_fleet(gpus: int, rng: np.random.Generator, *, relayout_at: int, late_n
         name = f"{_CARD[kind].gres}-{place:03d}"
         joined = late_node_at if place == late else None
         nodes.append(Node(name, kind, tuple(range(first, first + size)), joined))
-    return Fleet(tuple(nodes), tuple(devices), tuple(_units(nodes, relayout_at)))
+    units = tuple(_units(nodes, relayout_at))
+    return Fleet(tuple(nodes), tuple(devices), units, lcm(*{unit.share.denominator for unit in units}))
 
 
 def _uuid(rng: np.random.Generator) -> str:
