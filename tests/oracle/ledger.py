@@ -123,13 +123,18 @@ class Ledger:
         """Every elementary interval of [start, end) and what was placed where."""
         edges = sorted({e for e in self._edges() | more_edges if start < e < end} | {start, end})
         intervals = list(itertools.pairwise(edges))
-        placed = place(self.fleet, self.holdings, intervals, self._is_down)
-        return [self._judge(index, a, b, placed) for index, (a, b) in enumerate(intervals)], placed
+        fixed = sorted(self._edges_of_what_is_held() | {start, end})
+        placed = place(self.fleet, self.holdings, list(itertools.pairwise(fixed)), self._is_down)
+        return [self._judge(a, b, placed) for a, b in intervals], placed
 
     def _edges(self) -> set[int]:
-        edges: set[int] = self.boards.edges()
+        edges = self.boards.edges() | self._edges_of_what_is_held()
         for by_metric in [*self.seen.series.values(), *self.seen.boards.values()]:
             edges |= {edge for series in by_metric.values() for s in series.standing for edge in (s.start, s.end)}
+        return edges
+
+    def _edges_of_what_is_held(self) -> set[int]:
+        edges: set[int] = set()
         for card in self.fleet.cards:
             edges |= {edge for span in card.spans for edge in span}
             edges |= set(card.layouts.edges()) if card.layouts else set()
@@ -145,7 +150,8 @@ class Ledger:
     def _is_down(self, card: Card, device: Device, at: int) -> bool:
         return any(o.start <= at < o.end and o.device in (card.id, device.id) for o in self.inputs.outages if o.device)
 
-    def _judge(self, index: int, start: int, end: int, placed: Placed) -> Instant:
+    def _judge(self, start: int, end: int, placed: Placed) -> Instant:
+        index = placed.index(start)
         now = Instant(start, end)
         for card in self.fleet.cards:
             joules = self.boards.joules(card.id, start, end)
@@ -235,9 +241,10 @@ class Ledger:
             cards = [c for c in self.fleet.cards if c.nodes & card.nodes and c.exists(now.start)]
             neighbours = {d for c in cards for d in c.devices(now.start)}
             held_by_run = {h.key for h in now.holdings if h.run is need.run}
-            down = {d for c in self.fleet.cards for d in c.all_devices if self._is_down(c, d, now.start)}
-            named = {o.device for leases in self.holdings.leases.values() for o in leases if o.run is need.run}
-            if neighbours <= held_by_run | (down & named):
+            down = {d for c in cards for d in c.devices(now.start) if self._is_down(c, d, now.start)}
+            named = {d for d in neighbours if any(lease.run is need.run for lease in self.holdings.leases.get(d, []))}
+            needed = sum(n.count for n in self.holdings.needs if n.run is need.run and n.node in card.nodes)
+            if neighbours <= held_by_run | down and len(named) + needed >= len(neighbours):
                 for holding in now.holdings:
                     if holding.key is device:
                         holding.busy = self._busy(device, now.start)

@@ -53,7 +53,10 @@ def replay(directory: str | Path) -> dict[str, Any]:
         count_tenants(now, accounts, sums, settings)
     counts = {**seen.counts, "counter_reset": ledger.boards.resets, "bad_line": inputs.bad_lines}
     counts["contradicting_series"] = sum(len(s) for s in ledger.contradicted.values())
-    counts["conflicting_owner"] = len(placed.unfit) + len(ledger.pushed_out)
+    counts["conflicting_owner"] = sum(
+        any(max(a, start) < min(b, end) for a, b in spans) for spans in placed.unfit.values()
+    )
+    counts["conflicting_owner"] += len(ledger.pushed_out)
     counts["unknown_price"] = len(sums.unpriced)
     counts["gpus_not_tracked"] = inputs.untracked_jobs
     counts["missing_device"] = cards.unlisted + cards.unseen

@@ -6,31 +6,23 @@ source, whatever its other labels: a pod label that comes or goes starts no new 
 Readings
   S1. A series is (unit, metric, source). Rejected: one per full label set, in which a pod with two samples would
       reach 60 s whatever the scrape interval is.
-  S2. The interval of a series on a UTC day is the median of the spacings within that day, of all its distinct times,
-      those of dropped samples included. Rejected: valid samples only.
-  S3. A dropped sample has no value, but it stands in its series (the one before it ends there), and its labels and
+  S2. A dropped sample has no value, but it stands in its series (the one before it ends there), and its labels and
       its device's presence count: blanks lower coverage, not the bill (B43). Rejected: it is gone altogether.
-  S4. "Of two, the smaller": among the valid values of one full label set at one time that differ; a repeat of the
+  S3. "Of two, the smaller": among the valid values of one full label set at one time that differ; a repeat of the
       same value is no finding. Values of several label sets (time slices, instances repeating a board's metric) of
       one unit at one time: the smaller, silently.
-  S5. A source is (replica, job, host name), compared in this order, within one (unit, metric). Rejected: one
-      source for all metrics of a device, which loses what only the second one has; other orders.
-  S6. A hole is whatever the sources before don't reach, before their first and after their last sample too; slots
-      are whole intervals counted from the sample before the hole (or back from the first one). Of two samples that
-      fall in one slot the first is kept. Rejected: holes only between samples.
-  S7. The interval used for slots and for the merged series is that of the first source with three samples that day.
-  S8. Labels and presence come from the kept samples only (and at their slot's time); what the first source covers is
+  S4. Labels and presence come from the kept samples only (and at their slot's time); what the first source covers is
       not looked at in the others.
-  S9. Frozen: counter equal to the one before at five scrapes or more in a row (five repeats), the last at least three
-      minutes after the value first stood, power above 0 at each; judged per board on the merged series; every sample
-      of the board from the first repeat to (not including) the next change loses its value and its observation
-      (a frozen device without a lease is unobserved), its labels still name the owner, and the counter's increase
-      then runs from the last good sample to the next good one. Rejected: four repeats; only the counter is dropped;
-      the owner is lost too.
-  S10. Busy: engine at 0 and GPU_UTIL above 0 standing together without a break for an hour or more: GPU_UTIL over all
+  S5. Frozen: counter equal to the one before at five scrapes or more in a row (five repeats), the last at least three
+      minutes after the value first stood, power above 0 wherever it is known there (and known once); judged per board
+      on the merged series; every sample of the board from the first repeat to (not including) the next change loses
+      its value and its observation (a frozen device without a lease is unobserved), its labels still name the owner,
+      and the counter's increase then runs from the last good sample to the next good one. Rejected: four repeats; only
+      the counter is dropped; the owner is lost too; a blank power sample ends the run.
+  S6. Busy: engine at 0 and GPU_UTIL above 0 standing together without a break for an hour or more: GPU_UTIL over all
       of that stretch. Count one finding a stretch.
-  S11. INT32 blanks are 2147483632…2147483647. Negative values of any catalogue metric are dropped.
-  S12. 0 °C counts as invalid where the board has a power sample above 0 at that very time.
+  S7. INT32 blanks are 2147483632…2147483647. Negative values of any catalogue metric are dropped.
+  S8. 0 °C counts as invalid where the board has a power sample above 0 at that very time.
 """
 
 from __future__ import annotations
@@ -38,16 +30,18 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from fractions import Fraction
+from typing import TypeVar
 
+from tests.oracle.merging import Intervals, Source, reaches, slots_of
 from tests.oracle.reading import Line
 from tests.oracle.settings import FOREVER, HOUR, Settings
 
-DAY = 24 * HOUR
 MINUTE = 60_000
+Key = TypeVar("Key", bound=Hashable)
 LIMITS = {"ratio": Fraction(102, 100), "percent": Fraction(100), "celsius": Fraction(200), "watts": Fraction(3000)}
 METRICS = {
     "DCGM_FI_PROF_GR_ENGINE_ACTIVE": ("engine", "ratio", Fraction(1)),
@@ -71,7 +65,6 @@ UID_LABELS = ("pod_uid", "exported_pod_uid", "uid")
 REPLICA_LABELS = ("prometheus_replica", "replica", "__replica__")
 
 Unit = tuple[str, str, str]
-Source = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -153,8 +146,8 @@ def observe(lines: Iterable[Line], settings: Settings) -> Observations:
     """Validity, duplicates, the merging of sources, reach and freezing, in this order."""
     seen = Observations()
     raw, board_raw = _gather([line for line in lines if _uuid(line) and line.metric in METRICS], settings, seen)
-    merged = {key: _merge(sources, settings) for key, sources in raw.items()}
-    boards = {key: _merge(sources, settings) for key, sources in board_raw.items()}
+    merged = _merged(raw, lambda key: (key[0][0], key[1]), settings)
+    boards = _merged(board_raw, lambda key: key, settings)
     for uuid in {uuid for uuid, _ in boards}:
         for start, end in _frozen_spans(boards.get((uuid, "energy"), []), boards.get((uuid, "power"), [])):
             seen.counts["frozen_series"] += 1
@@ -283,56 +276,27 @@ def _valid(line: Line, powered: set[tuple[str, int]]) -> bool:
     return kind not in LIMITS or value <= LIMITS[kind]
 
 
-def _median_interval(times: list[int]) -> Fraction | None:
-    if len(times) < 3:
-        return None
-    gaps = sorted(b - a for a, b in itertools.pairwise(times))
-    middle = len(gaps) // 2
-    return Fraction(gaps[middle]) if len(gaps) % 2 else Fraction(gaps[middle - 1] + gaps[middle], 2)
-
-
-def _merge(sources: dict[Source, dict[int, Reading]], settings: Settings) -> list[Standing]:
-    """One series out of several sources: the first by name, its holes filled by the next ones."""
-    intervals: dict[int, Fraction] = {}
-    for name in sorted(sources):
-        by_day: dict[int, list[int]] = defaultdict(list)
-        for at in sorted(sources[name]):
-            by_day[at // DAY].append(at)
-        for day, times in by_day.items():
-            if day not in intervals and (inferred := _median_interval(times)) is not None:
-                intervals[day] = inferred
-
-    def interval(at: int) -> int:
-        if settings.scrape_interval is not None:
-            return settings.scrape_interval
-        return round(intervals.get(at // DAY, Fraction(MINUTE)))
-
-    kept: dict[int, Reading] = {}
-    for name in sorted(sources):
-        if not kept:
-            kept = dict(sources[name])
-            continue
-        before = _reaches(kept, interval)
-        starts = [s.start for s in before]
-        for at in sorted(sources[name]):
-            index = bisect_right(starts, at) - 1
-            if index >= 0 and at < before[index].end:
-                continue
-            origin = starts[index] if index >= 0 else starts[0]
-            step = interval(origin)
-            slot = origin + (at - origin) // step * step
-            kept.setdefault(slot, sources[name][at])
-    return _reaches(kept, interval)
-
-
-def _reaches(kept: dict[int, Reading], interval: Callable[[int], int]) -> list[Standing]:
-    times = sorted(kept)
-    standing = []
-    for at, following in zip(times, [*times[1:], FOREVER], strict=True):
-        step = interval(at)
-        end = following if 2 * (following - at) <= 3 * step else at + step
-        standing.append(Standing(at, end, kept[at]))
-    return standing
+def _merged(
+    series: dict[Key, dict[Source, dict[int, Reading]]], card_of: Callable[[Key], tuple[str, str]], settings: Settings
+) -> dict[Key, list[Standing]]:
+    """Each series out of its sources: the first by name, its holes filled by the next ones."""
+    times: dict[tuple[str, str], dict[Source, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for key, sources in series.items():
+        for source, readings in sources.items():
+            times[card_of(key)][source] |= set(readings)
+    slots = {card: slots_of(by_source, settings.scrape_interval) for card, by_source in times.items()}
+    merged = {}
+    for key, sources in series.items():
+        kept: dict[int, Reading] = {}
+        for source in sorted(sources):
+            for at in sorted(sources[source]):
+                slot = slots[card_of(key)][source].get(at)
+                if slot is not None:
+                    kept.setdefault(slot, sources[source][at])
+        own_times = [sorted(sources[source]) for source in sorted(sources)]
+        ends = reaches(sorted(kept), Intervals(own_times, settings.scrape_interval))
+        merged[key] = [Standing(at, end, kept[at]) for at, end in ends if at in kept]
+    return merged
 
 
 def _frozen_spans(energy: list[Standing], power: list[Standing]) -> list[tuple[int, int]]:
@@ -344,7 +308,8 @@ def _frozen_spans(energy: list[Standing], power: list[Standing]) -> list[tuple[i
         while last + 1 < len(counter) and counter[last + 1][1] == counter[index][1]:
             last += 1
         repeats = counter[index + 1 : last + 1]
-        powered = all((watts.value(at) or 0) > 0 for at, _ in repeats)
+        known = {watts.value(at) for at, _ in repeats} - {None}
+        powered = bool(known) and 0 not in known
         if moved and len(repeats) >= 5 and repeats[-1][0] - counter[index][0] >= 3 * MINUTE and powered:
             spans.append((repeats[0][0], counter[last + 1][0] if last + 1 < len(counter) else FOREVER))
         index, moved = last + 1, True
