@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final, Literal
 
@@ -244,6 +244,7 @@ def take_down(
         the parts, and which of them went down for which record.
     """
     fell: list[tuple[Record, Part]] = []
+    cut: set[int] = set()
     for record in records:
         touched: list[Part] = []
         others: list[Part] = []
@@ -255,6 +256,7 @@ def take_down(
                 and model_matches(record.model, fleet.devices[part.dev].model)
             )
             (touched if fits else others).append(part)
+        cut.update(part.dev for part in touched)
         taken, missing = _take(touched, fleet, record)
         parts = others + taken
         fell += [(record, part) for part in taken if part.state == "down"]
@@ -263,7 +265,25 @@ def take_down(
             findings.append(
                 Finding("conflicting_owner", 1, f"{record.workload or 'down'}: {hours:.6g} GPU-hours down beyond what is free")
             )
-    return parts, fell
+    return _cut_alike(parts, cut), fell
+
+
+def _cut_alike(parts: list[Part], devs: set[int]) -> list[Part]:
+    """Cut all parts of a device at the same times: roll-up sums what was observed once per device and span."""
+    edges: dict[int, set[int]] = {dev: set() for dev in devs}
+    for part in parts:
+        if part.dev in devs:
+            edges[part.dev].update((part.start, part.end))
+    result = [part for part in parts if part.dev not in devs]
+    ordered = {dev: sorted(times) for dev, times in edges.items()}
+    for part in parts:
+        if part.dev in devs:
+            times = ordered[part.dev]
+            inner = times[bisect_right(times, part.start) : bisect_left(times, part.end)]
+            result += [
+                replace(part, start=a, end=b) for a, b in zip([part.start, *inner], [*inner, part.end], strict=True)
+            ]
+    return result
 
 
 def _take(parts: list[Part], fleet: Fleet, record: Record) -> tuple[list[Part], Fraction]:

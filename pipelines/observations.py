@@ -96,21 +96,23 @@ def _frozen(board: pl.DataFrame, findings: list[Finding]) -> pl.DataFrame:
 
     An energy counter that has moved before can't stand still while the card draws power.
     """
-    counter = board.filter(pl.col("energy_joules_total").is_not_null()).select(
-        "card", "t", "energy_joules_total", powered=(pl.col("power_watts") > 0).fill_null(value=False)
-    )
-    previous = pl.col("energy_joules_total").shift(1).over("card")
-    stood = (pl.col("energy_joules_total") == previous).fill_null(value=False)
-    rows = counter.with_columns(
-        since=pl.col("t").shift(1).over("card"),
-        stood=stood & pl.col("powered"),
-        moved=(~stood & previous.is_not_null()).cum_sum().over("card") > 0,
-    ).with_columns(run=(~pl.col("stood")).cum_sum().over("card"))
+    counter = board.filter(pl.col("energy_joules_total").is_not_null())
+    moved = (pl.col("energy_joules_total") != pl.col("energy_joules_total").shift(1).over("card")).fill_null(value=False)
+    powered = pl.col("power_watts") > 0
     runs = (
-        rows.filter(pl.col("stood") & pl.col("moved"))
+        counter.with_columns(run=moved.cast(pl.Int32).cum_sum().over("card"))
+        .filter(pl.col("run") > 0)  # the first run never moved before: an idle start, or a counter that is not there
         .group_by("card", "run")
-        .agg(start=pl.col("t").min(), end=pl.col("t").max(), since=pl.col("since").min(), scrapes=pl.len())
-        .filter((pl.col("scrapes") >= FROZEN_SCRAPES) & (pl.col("end") - pl.col("since") >= FROZEN_MS))
+        .agg(
+            since=pl.col("t").first(),
+            start=pl.col("t").get(1, null_on_oob=True),
+            end=pl.col("t").last(),
+            powered=powered.slice(1).sum(),
+            off=(~powered).slice(1).any(),
+        )
+        .filter(
+            (pl.col("powered") >= FROZEN_SCRAPES) & ~pl.col("off") & (pl.col("end") - pl.col("since") >= FROZEN_MS)
+        )
         .select("card", "start", "end")
         .sort("card", "start")
     )
@@ -138,7 +140,8 @@ def _busy(series: pl.DataFrame, interval_ms: int | None, findings: list[Finding]
     rows = _with_reach(series.filter(pl.col("busy_seen")), "dev", interval_ms)
     engine, util = pl.col("engine_active_ratio"), pl.col("gpu_util_ratio")
     against = ((engine == 0) & (util > 0)).fill_null(value=False)
-    rows = rows.with_columns(against=against, run=(against != against.shift(1).over("dev")).fill_null(value=True).cum_sum().over("dev"))
+    breaks = (against != against.shift(1).over("dev")) | (pl.col("t") > pl.col("reach").shift(1).over("dev"))
+    rows = rows.with_columns(against=against, run=breaks.fill_null(value=True).cum_sum().over("dev"))
     runs = (
         rows.filter(pl.col("against"))
         .group_by("dev", "run")

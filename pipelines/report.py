@@ -10,11 +10,18 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
+
+
+def instant(t: datetime) -> str:
+    """Return a UTC time as ISO 8601 with Z, with milliseconds where it has any."""
+    return t.isoformat(timespec="milliseconds" if t.microsecond else "seconds").replace("+00:00", "Z")
+
+
 Hours = Annotated[float, Field(description="GPU-hours, to 6 decimals")]
 Ratio = Annotated[float, Field(ge=0, description="a ratio, to 6 decimals")]
 Money = Annotated[str, Field(pattern=r"^-?\d+(\.\d+)?$", description="in the currency's minor unit")]
 Instant = Annotated[
-    datetime, PlainSerializer(lambda t: t.strftime("%Y-%m-%dT%H:%M:%SZ"), return_type=str, when_used="json")
+    datetime, PlainSerializer(lambda t: instant(t), return_type=str, when_used="json")
 ]
 
 

@@ -256,6 +256,7 @@ class Placement:
             out = union([*taken.get(device.dev, []), *down.get(device.card, [])])
             self._free[device.dev] = subtract(exists, out)
             self._by_node.setdefault(device.node, []).append(device)
+        self._numbers: dict[tuple[str | None, str | None], int] = {}
         self.unplaced = 0
         self.unplaced_details: list[str] = []
 
@@ -377,7 +378,8 @@ class Placement:
         while left > 0:
             device = next((d for d in own if not overlaps(d.exists, record.start, record.end)), None)
             if device is None:
-                name = f"{node or record.model or 'gpu'}#{len(own) + 1}"
+                number = self._numbers[record.cluster, node] = self._numbers.get((record.cluster, node), 0) + 1
+                name = f"{node or 'unplaced'}#{number}"
                 device = self._fleet.add(cluster=record.cluster, device=name, model=record.model, node=node)
                 own.append(device)
             device.exists = union([*device.exists, (record.start, record.end)])
