@@ -28,6 +28,8 @@ COMMANDS: Final = {
     "report": "report from the configured ledger",
     "simulate": "make a simulated fleet with its ground truth, as a replay directory",
     "app": "serve the web app",
+    "dashboards": "build and lint Grafana boards",
+    "alerts": "build and lint Prometheus rules and Alertmanager routes",
     "check": "check the configuration",
     "doctor": "check environment, sources, permissions and freshness, each with its mend",
 }

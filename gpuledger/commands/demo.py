@@ -29,6 +29,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Simulate, run the pipeline, print where the money went, serve the app."""
+    from alerts.build import build as build_alerts
+    from dashboards.build import build as build_dashboards
     from pipelines.config import load
     from pipelines.operations import report, run_once
     from pipelines.simulate import simulate
@@ -40,8 +42,12 @@ def run(arguments: argparse.Namespace) -> int:
     config = load(folder / options.CONFIG_NAME)
     options.note("ingesting, rolling up, rating, publishing")
     run_once(config)
+    options.note("building dashboards and rules")
+    build_dashboards(config, folder / "grafana")
+    build_alerts(config, folder / "prometheus")
     options.print_report(report(config, start=None, end=None, period=None, tenant=None), json=False)
-    print(f"\nEvery command works there: gpuledger report --config {config.path}", flush=True)
+    print(f"\nIn {folder}: the ledger, Grafana boards (grafana/), Prometheus rules (prometheus/).")
+    print(f"Every command works there: gpuledger report --config {folder / options.CONFIG_NAME}", flush=True)
     if not arguments.no_serve:
         port = webapp.free_port() if arguments.port is None else arguments.port
         options.note(f"serving http://{webapp.LOOPBACK}:{port}  (Ctrl-C ends it)")
