@@ -11,6 +11,8 @@ from typing import Final
 _CARD: Final = ("cluster", "node", "gpu", "uuid", "model")
 _DEVICE: Final = (*_CARD, "gpu_instance", "gpu_profile")
 _NODE: Final = ("cluster", "node")
+_CARD_KEY: Final = ("cluster", "uuid")
+_DEVICE_KEY: Final = (*_CARD_KEY, "gpu_instance")
 
 RECORDED: Final[dict[str, Recorded]] = {}
 
@@ -23,48 +25,77 @@ class Recorded:
         name: ``level:metric:operations``.
         labels: every label that it may have; it has no other.
         help: what a value means, its unit included.
+        key: labels by which one series is found.
     """
 
     name: str
     labels: tuple[str, ...]
     help: str
+    key: tuple[str, ...]
 
     def __str__(self) -> str:
         return self.name
 
 
-def _recorded(name: str, labels: tuple[str, ...], text: str) -> Recorded:
-    RECORDED[name] = Recorded(name, labels, text)
+def _recorded(name: str, labels: tuple[str, ...], text: str, *, key: tuple[str, ...] | None = None) -> Recorded:
+    RECORDED[name] = Recorded(name, labels, text, labels if key is None else key)
     return RECORDED[name]
 
 
 # Devices: what there is, and what it does.
 IDENTITY: Final = _recorded(
-    "device:identity:info", _DEVICE, "1 for each device that can be held: a card, or a MIG instance of one."
+    "device:identity:info",
+    _DEVICE,
+    "1 for each device that can be held: a card, or a MIG instance of one.",
+    key=_DEVICE_KEY,
 )
-SLICE: Final = _recorded("device:mig_slice:ratio", _DEVICE, "Part of its card that a MIG profile takes by itself.")
+SLICE: Final = _recorded(
+    "device:mig_slice:ratio", _DEVICE, "Part of its card that a MIG profile takes by itself.", key=_DEVICE_KEY
+)
 WEIGHT: Final = _recorded(
-    "device:mig_weight:ratio", _DEVICE, "Part of its card that a MIG instance is; cards without instances have none."
+    "device:mig_weight:ratio",
+    _DEVICE,
+    "Part of its card that a MIG instance is; cards without instances have none.",
+    key=_DEVICE_KEY,
 )
 SLOTS: Final = _recorded("device:slots:count", ("cluster", "uuid"), "Time slices of a card, as the inventory has them.")
-BUSY: Final = _recorded("device:busy:ratio", _DEVICE, "Share of time in which the device's engine was busy.")
+BUSY: Final = _recorded(
+    "device:busy:ratio", _DEVICE, "Share of time in which the device's engine was busy.", key=_DEVICE_KEY
+)
 HELD: Final = _recorded(
-    "device_tenant:held:gpus", (*_DEVICE, "tenant", "spot"), "GPUs that a tenant holds on a device: weight × share."
+    "device_tenant:held:gpus",
+    (*_DEVICE, "tenant", "spot"),
+    "GPUs that a tenant holds on a device: weight × share.",
+    key=(*_DEVICE_KEY, "tenant", "spot"),
 )
 
 # Events and states: only devices that have one have a series.
-XID_LAST: Final = _recorded("device:xid_last:code", _CARD, "Code of the last XID where there was one; it sticks.")
+XID_LAST: Final = _recorded(
+    "device:xid_last:code", _CARD, "Code of the last XID where there was one; it sticks.", key=_CARD_KEY
+)
 XID_RECENT: Final = _recorded(
-    "device:xid_recent:info", (*_CARD, "xid"), "1 while an XID error came in the last 15 minutes."
+    "device:xid_recent:info",
+    (*_CARD, "xid"),
+    "1 while an XID error came in the last 15 minutes.",
+    key=(*_CARD_KEY, "xid"),
 )
 ECC_LOST: Final = _recorded(
-    "device:ecc_uncorrected:count", _CARD, "Uncorrected ECC errors since the driver was loaded, where there were any."
+    "device:ecc_uncorrected:count",
+    _CARD,
+    "Uncorrected ECC errors since the driver was loaded, where there were any.",
+    key=_CARD_KEY,
 )
 NVLINK_ERRORS: Final = _recorded(
-    "device:nvlink_errors:count", _CARD, "NVLink recoveries since the driver was loaded, where there were any."
+    "device:nvlink_errors:count",
+    _CARD,
+    "NVLink recoveries since the driver was loaded, where there were any.",
+    key=_CARD_KEY,
 )
 CONDITION: Final = _recorded(
-    "device:condition:active", (*_CARD, "condition"), "1 in each minute in which a card is in a condition."
+    "device:condition:active",
+    (*_CARD, "condition"),
+    "1 in each minute in which a card is in a condition.",
+    key=(*_CARD_KEY, "condition"),
 )
 
 # Nodes, models and the fleet.
@@ -72,7 +103,9 @@ NODE_PRESENT: Final = _recorded("node:gpus:present", _NODE, "Cards of a node tha
 NODE_EXPECTED: Final = _recorded("node:gpus:expected", _NODE, "Cards that a node should have.")
 NODE_POWER: Final = _recorded("node:power:watts", _NODE, "Power draw of a node's cards.")
 NODE_POWER_LIMIT: Final = _recorded("node:power_limit:watts", _NODE, "Sum of the power limits of a node's cards.")
-NODE_RACK: Final = _recorded("node:rack:info", (*_NODE, "rack"), "1 for each node whose rack the inventory names.")
+NODE_RACK: Final = _recorded(
+    "node:rack:info", (*_NODE, "rack"), "1 for each node whose rack the inventory names.", key=_NODE
+)
 NODE_BUDGET: Final = _recorded("node:power_budget:watts", _NODE, "Power that the inventory grants a node's cards.")
 MODEL_CAPACITY: Final = _recorded("model:capacity:gpus", ("cluster", "model"), "Cards of a model that are there.")
 MODEL_HELD: Final = _recorded("model:held:gpus", ("cluster", "model"), "GPUs of a model that anybody holds.")

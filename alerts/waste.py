@@ -1,0 +1,53 @@
+"""Alerts on money that buys nothing: held and idle, free, reserved and unused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from alerts.rule import Alert
+from pipelines.promql.recorded import FREE_COST, IDLE_COST, RESERVED, RESERVED_USED
+
+IDLE_PER_HOUR: Final = 10
+"""Money an hour (in the configuration's currency) that a tenant may hold idle before it is told."""
+FREE_PER_HOUR: Final = 50
+"""Money an hour of GPUs of one model that nobody holds, before the platform team is told."""
+UNUSED_PART: Final = 0.5
+
+
+def waste(currency: str) -> Iterator[Alert]:
+    """Alerts by tenant, and on the fleet."""
+    yield Alert(
+        name="TenantGpusIdle",
+        expr=f"sum by (tenant) ({IDLE_COST}) > {IDLE_PER_HOUR}",
+        for_="30m",
+        severity="warning",
+        audience="tenant",
+        summary="{{ $labels.tenant }} holds idle GPUs worth {{ $value | printf `%.2f` }} " + currency + " an hour",
+        description="They were under 5 % busy for an hour. End what has finished, or ask for fewer GPUs.",
+        dashboard="gpuledger-idle",
+        labels=("tenant",),
+    )
+    yield Alert(
+        name="FleetGpusFree",
+        expr=f"{FREE_COST} > {FREE_PER_HOUR}",
+        for_="6h",
+        severity="info",
+        audience="platform",
+        summary="{{ $labels.model }} worth {{ $value | printf `%.2f` }} " + currency + " an hour is free",
+        description="Nobody has held these cards for six hours: raise quotas, start queued work, or power them down.",
+        dashboard="gpuledger-idle",
+        labels=("cluster", "model"),
+    )
+    used = f"(sum by (tenant, reservation) ({RESERVED_USED}) or 0 * {RESERVED})"
+    yield Alert(
+        name="ReservationUnused",
+        expr=f"1 - avg_over_time({used}[1d:5m]) / {RESERVED} > {UNUSED_PART}",
+        for_="1h",
+        severity="info",
+        audience="tenant",
+        summary="{{ $value | humanizePercentage }} of reservation {{ $labels.reservation }} was unused for a day",
+        description="{{ $labels.tenant }} pays for it all the same. Use it, or give a part of it back.",
+        dashboard="gpuledger-capacity",
+        labels=("tenant", "reservation"),
+    )
