@@ -168,8 +168,9 @@ class FakeNvml:
         return SimpleNamespace(gpu=gpu, memory=memory)
 
     def nvmlDeviceGetMemoryInfo(self, card: _Handle, version: int | None = None) -> Any:
-        del version
-        parts = ("total", "free", "used", "reserved")
+        if version is not None and "memory_reserved_bytes" not in card.values:
+            _fail(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)  # a driver before 510
+        parts = ("total", "free", "used") if version is None else ("total", "free", "used", "reserved")
         return SimpleNamespace(**{part: self._raw(card, f"memory_{part}_bytes") for part in parts})
 
     def nvmlDeviceGetBAR1MemoryInfo(self, card: _Handle) -> Any:

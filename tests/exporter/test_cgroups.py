@@ -45,7 +45,9 @@ def test_a_path_names_whom_it_belongs_to(path: str, expected: Membership) -> Non
 
 def test_a_pod_in_a_container_is_the_pod() -> None:
     outer = "7" * 64
-    path = f"/system.slice/docker-{outer}.scope/kubelet.slice/kubelet-kubepods-pod{SLICE}.slice/cri-containerd-{ID}.scope"
+    path = (
+        f"/system.slice/docker-{outer}.scope/kubelet.slice/kubelet-kubepods-pod{SLICE}.slice/cri-containerd-{ID}.scope"
+    )
     assert classify(path) == Membership("kubernetes", POD, ID, "containerd")
 
 

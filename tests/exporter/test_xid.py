@@ -10,7 +10,14 @@ from tests.exporter.conftest import Clock, MakeBackend, MakeSampler
 
 @pytest.mark.parametrize(
     ("code", "expected"),
-    [(79, "restart_node"), (119, "reset_gpu"), (48, "workflow"), (31, "application"), (63, "informational"), (1, "other")],
+    [
+        (79, "restart_node"),
+        (119, "reset_gpu"),
+        (48, "workflow"),
+        (31, "application"),
+        (63, "informational"),
+        (1, "other"),
+    ],
 )
 def test_codes_have_the_class_of_nvidias_catalogue(code: int, expected: str) -> None:
     assert xid_class(code) == expected
