@@ -1,0 +1,48 @@
+"""What is chosen on a page stands in its address, by id: every view is a link, and a link opens its view.
+
+Streamlit's own binding writes the labels that people see into the address; labels change and aren't unique.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import streamlit as st
+
+
+def select(label: str, key: str, options: Sequence[str], default: str, name: Callable[[str], str]) -> str:
+    """Draw a select box whose choice is `key` in the address; what isn't an option there is ignored."""
+    arrived(key, options, default)
+    chosen = st.selectbox(label, options, format_func=name, key=key)
+    written(key, chosen, default)
+    return chosen
+
+
+def segments(label: str, key: str, options: Sequence[str], default: str, name: Callable[[str], str]) -> str:
+    """Draw a row of buttons whose choice is `key` in the address."""
+    arrived(key, options, default)
+    chosen = st.segmented_control(label, options, format_func=name, key=key, required=True) or default
+    written(key, chosen, default)
+    return chosen
+
+
+def arrived(key: str, options: Sequence[str], default: str) -> None:
+    """Take over a choice that the address brings; else keep the one made before, where it still is an option."""
+    given = st.query_params.get(key)
+    if given in options and given != st.session_state.get(_last(key)):
+        st.session_state[key] = given
+    elif st.session_state.get(key) not in options:
+        st.session_state[key] = default
+
+
+def written(key: str, chosen: str, default: str) -> None:
+    """Write a choice into the address; the default needs no mention."""
+    st.session_state[_last(key)] = chosen
+    if chosen != default:
+        st.query_params[key] = chosen
+    elif key in st.query_params:
+        del st.query_params[key]
+
+
+def _last(key: str) -> str:
+    return f"{key} in the address"

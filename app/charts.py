@@ -1,0 +1,106 @@
+"""Pictures: each takes a small table and returns a chart; colours mean what app.palette says."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import altair as alt
+import polars as pl
+
+from app import palette
+
+HEIGHT: Final = 280
+LABELS: Final = 10
+_DAY: Final = "%-d %b"
+
+
+def hours_by_day(rows: pl.DataFrame, states: tuple[palette.State, ...]) -> alt.Chart:
+    """Return GPU-hours by day, stacked by state.
+
+    Args:
+        rows: usage.state_days.
+    """
+    chart: alt.Chart = (
+        alt.Chart(_labelled(rows))
+        .mark_bar()
+        .encode(
+            x=_day_axis(rows),
+            y=alt.Y("gpu_hours:Q", title="GPU-hours a day", stack="zero"),
+            color=alt.Color(
+                "state:N",
+                scale=palette.state_colours(states),
+                legend=None,
+            ),
+            order=alt.Order("order:Q"),
+            tooltip=[
+                alt.Tooltip("label:N", title="Day"),
+                alt.Tooltip("state:N", title="State"),
+                alt.Tooltip("gpu_hours:Q", title="GPU-hours", format=",.1f"),
+            ],
+        )
+        .properties(height=HEIGHT)
+    )
+    return chart
+
+
+def amounts(rows: pl.DataFrame, *, title: str, ink: str) -> alt.LayerChart:
+    """Return one bar per name, longest first, with its amount written beside it.
+
+    Args:
+        rows: ``name``, ``amount`` (for the length), ``text`` (as written).
+        ink: colour of writing.
+    """
+    names = rows["name"].to_list()
+    base = alt.Chart(rows).encode(
+        y=alt.Y("name:N", sort=names, title=None, axis=alt.Axis(labelLimit=220, ticks=False, domain=False)),
+        x=alt.X("amount:Q", title=title, axis=alt.Axis(grid=True, tickCount=5, format="~s")),
+        tooltip=[alt.Tooltip("name:N", title="Name"), alt.Tooltip("text:N", title=title)],
+    )
+    bars = base.mark_bar(color=palette.SERIES[0])
+    texts = base.mark_text(align="left", dx=4, color=ink).encode(text="text:N")
+    layered: alt.LayerChart = (bars + texts).properties(height=alt.Step(28))
+    return layered
+
+
+def days(rows: pl.DataFrame, colours: dict[str, str], *, title: str) -> alt.Chart:
+    """Return amounts by day, stacked by name.
+
+    Args:
+        rows: ``day``, ``name``, ``amount``.
+        colours: of the names, in the order in which they are stacked.
+    """
+    names = list(colours)
+    order = pl.DataFrame({"name": names, "order": range(len(names))}, schema={"name": pl.String, "order": pl.Int64})
+    chart: alt.Chart = (
+        alt.Chart(_labelled(rows.join(order, on="name", how="inner")))
+        .mark_bar()
+        .encode(
+            x=_day_axis(rows),
+            y=alt.Y("amount:Q", title=title, stack="zero", axis=alt.Axis(format="~s")),
+            color=alt.Color(
+                "name:N",
+                scale=alt.Scale(domain=names, range=list(colours.values())),
+                sort=names,
+                legend=None,
+            ),
+            order=alt.Order("order:Q"),
+            tooltip=[
+                alt.Tooltip("label:N", title="Day"),
+                alt.Tooltip("name:N", title="Name"),
+                alt.Tooltip("amount:Q", title=title, format=",.2f"),
+            ],
+        )
+        .properties(height=HEIGHT)
+    )
+    return chart
+
+
+def _labelled(rows: pl.DataFrame) -> pl.DataFrame:
+    # Days as text: a browser would move a date to its own time zone.
+    return rows.with_columns(label=pl.col("day").dt.strftime(_DAY)).drop("day")
+
+
+def _day_axis(rows: pl.DataFrame) -> alt.X:
+    days_ = rows["day"].unique().sort().dt.strftime(_DAY).to_list()
+    told = days_[:: max(1, -(-len(days_) // LABELS))]
+    return alt.X("label:N", sort=days_, title=None, axis=alt.Axis(values=told, labelAngle=0, ticks=False))

@@ -1,0 +1,81 @@
+"""What the pages share: their scope, links between them, a figure with its change."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Literal
+from urllib.parse import urlencode
+
+import polars as pl
+import streamlit as st
+
+from app import charts, palette, tables, usage, words
+from app.scope import Scope
+
+
+def scope_of_page() -> Scope:
+    """Return what main chose for this run."""
+    scope = st.session_state["scope"]
+    assert isinstance(scope, Scope)  # noqa: S101
+    return scope
+
+
+def link(page: str, scope: Scope, **changed: str) -> str:
+    """Return the address of a page with this scope, changed."""
+    kept = {"tenant": scope.tenant, "month": scope.month.name, "compare": scope.other.name if scope.other else None}
+    return f"{page}?{urlencode({k: v for k, v in {**kept, **changed}.items() if v is not None})}"
+
+
+def comparison(scope: Scope) -> None:
+    """Say what the changes are against, or why there are none."""
+    if scope.other is None:
+        return
+    if scope.comparable:
+        st.caption(f"Changes are against {scope.other.label}.")
+    elif not scope.month.is_whole:
+        st.caption(f"No changes are shown: {scope.month.label} isn't over, or the ledger lacks a part of it.")
+    else:
+        st.caption(f"No changes are shown: the ledger holds only a part of {scope.other.label}.")
+
+
+def metric(
+    label: str,
+    shown: str,
+    now: float | Decimal | None,
+    before: float | Decimal | None,
+    *,
+    good: Literal["up", "down"] | None = None,
+    points: bool = False,
+) -> None:
+    """Draw a figure with its change.
+
+    Args:
+        good: which direction is good news; None: neither.
+        points: the figure is a share, and its change is in percentage points.
+    """
+    if points:
+        delta = None if now is None or before is None else f"{100 * (float(now) - float(before)):+.1f} points"
+    else:
+        delta = words.change(now, before)
+    colour: Literal["normal", "inverse", "off"] = {"up": "normal", "down": "inverse"}.get(good or "", "off")  # type: ignore[assignment]
+    st.metric(label, shown, delta, delta_color=colour, width="content")
+
+
+def ink() -> str:
+    """Return the colour of writing in the theme that the reader has."""
+    return palette.INK_ON_DARK if st.context.theme.type == "dark" else palette.INK
+
+
+def hours_by_day(scope: Scope) -> None:
+    """Draw where the scope's GPU-hours went, day by day."""
+    rows = usage.state_days(scope, scope.month)
+    present = set(rows.filter(pl.col("gpu_hours") > 0)["state"])
+    states = tuple(s for s in palette.STATES if s.label in present)
+    tables.legend((s.label, s.colour) for s in states)
+    st.altair_chart(charts.hours_by_day(rows, states), width="stretch")
+
+
+def days(rows: pl.DataFrame, colours: dict[str, str], *, title: str) -> None:
+    """Draw amounts by day, stacked by name: charts.days with what its colours mean."""
+    tables.legend(colours.items())
+    st.altair_chart(charts.days(rows, colours, title=title), width="stretch")

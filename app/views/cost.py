@@ -1,0 +1,158 @@
+"""Cost: what tenants pay, split any way, down to the lease; and what nobody pays."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Final, cast
+
+import polars as pl
+import streamlit as st
+
+from app import address, charts, palette, tables, trends, words
+from app.accounts import ZERO, places, totals
+from app.scope import Scope
+from app.shares import SPLITS, By, Share, elsewhere, lines, split
+from app.views import cost_workload
+from app.views.common import days, ink, scope_of_page
+
+NAMES: Final[dict[By, str]] = {
+    "tenant": "Tenant",
+    "parent": "Parent",
+    "workload": "Workload",
+    "user": "User",
+    "model": "Model",
+    "class": "Class",
+    "line": "Kind of charge",
+}
+BARS: Final = 12
+
+
+def show() -> None:
+    """Draw the page."""
+    scope = scope_of_page()
+    by = _split_chosen(scope)
+    workload = st.query_params.get("workload")
+    if scope.tenant is not None and workload:
+        cost_workload.show(scope, workload)
+        return
+    shares = split(scope, by)
+    total = sum((s.amount for s in shares), ZERO)
+    _answer(scope, total)
+    if not shares:
+        st.info("Nothing was charged in this month. Choose another month or tenant above.")
+        return
+    left, right = st.columns([1, 1], gap="large")
+    with left:
+        st.subheader(f"By {NAMES[by].lower()}")
+        _bars(scope, shares)
+    with right:
+        st.subheader("Charged for GPU-hours, by day")
+        rows, names = trends.by_day(scope, by)
+        colours = palette.series_colours(names, other=trends.OTHER)
+        days(rows, colours, title=f"{scope.currency} a day")
+    st.subheader("All of it")
+    _table(scope, by, shares)
+    _closing(scope, by, shares)
+
+
+def _split_chosen(scope: Scope) -> By:
+    options = [s for s in SPLITS if scope.tenant is None or s not in ("tenant", "parent")]
+    chosen = address.segments("Split by", "by", options, options[0], lambda by: NAMES[cast("By", by)])
+    return cast("By", chosen)
+
+
+def _answer(scope: Scope, total: Decimal) -> None:
+    who = "tenants pay" if scope.tenant is None else f"{words.literal(scope.tenant_name(scope.tenant))} pays"
+    st.title(f"{scope.month.label}: {who} {words.literal(words.money(total, scope.currency))}")
+    said = []
+    other = scope.comparable
+    if other:
+        before = sum((a for t in lines(scope, other).values() for a in t.values()), ZERO)
+        if change := words.change(total, before):
+            said.append(f"{change} against {other.label}.")
+    tenant = scope.tenants.get(scope.tenant or "")
+    if tenant and tenant.budget is not None:
+        said.append(
+            f"The budget is {words.literal(words.money(tenant.budget, scope.currency))}; "
+            f"{words.share(total, tenant.budget)} of it is used."
+        )
+    owed = lines(scope, scope.month).values()
+    pace = sum((t["usage"] + t["idle"] + t["energy"] for t in owed), ZERO)
+    coming = trends.projected(scope, pace, total - pace, scope.month.seen_to or scope.as_of)
+    if coming is not None:
+        said.append(f"At this pace the month comes to {words.literal(words.money(coming, scope.currency))}.")
+    if said:
+        st.markdown(" ".join(said))
+
+
+def _bars(scope: Scope, shares: list[Share]) -> None:
+    keyed = [s for s in shares if s.key is not None]
+    merged: dict[str, Decimal] = {}
+    for share in keyed[:BARS]:
+        merged[share.label] = merged.get(share.label, ZERO) + share.amount
+    rows = [(label, float(amount), words.amount(amount, scope.currency)) for label, amount in merged.items()]
+    frame = pl.DataFrame(rows, schema=["name", "amount", "text"], orient="row")
+    st.altair_chart(charts.amounts(frame, title=scope.currency, ink=ink()), width="stretch")
+    if more := keyed[BARS:]:
+        amount = sum((s.amount for s in more), ZERO)
+        st.caption(f"And {len(more):,} more, {words.literal(words.money(amount, scope.currency))} together.")
+
+
+def _table(scope: Scope, by: By, shares: list[Share]) -> None:
+    drills = by in ("tenant", "workload")
+    several = by in ("workload", "user") and scope.tenant is None
+    frame = pl.DataFrame(
+        [(s.label, scope.tenant_name(s.tenant) if s.tenant else None, s.amount, s.gpu_hours) for s in shares],
+        schema={"name": pl.String, "tenant": pl.String, "amount": pl.Decimal(38, 4), "gpu_hours": pl.Float64},
+        orient="row",
+    ).select("name", *(["tenant"] if several else []), "amount", "gpu_hours")
+    if drills:
+        st.caption("Choose a row to go into it.")
+    st.dataframe(
+        frame,
+        hide_index=True,
+        placeholder=words.UNKNOWN,
+        height=min(35 * (len(shares) + 1) + 3, 460),
+        key=f"rows-{by}-{scope.tenant}-{scope.month.name}",
+        on_select=(lambda: _drill(scope, by, shares)) if drills else "ignore",
+        selection_mode="single-row",
+        column_config={
+            "name": st.column_config.TextColumn(NAMES[by], width="large"),
+            "tenant": st.column_config.TextColumn("Tenant"),
+            "amount": st.column_config.NumberColumn(
+                f"Pays, {scope.currency}", format=words.money_format(scope.currency)
+            ),
+            "gpu_hours": st.column_config.NumberColumn("GPU-hours", format="%,.1f"),
+        },
+    )
+
+
+def _drill(scope: Scope, by: By, shares: list[Share]) -> None:
+    state = st.session_state[f"rows-{by}-{scope.tenant}-{scope.month.name}"]
+    chosen = [shares[n] for n in state.selection.rows if n < len(shares)]
+    if chosen and chosen[0].tenant:
+        st.session_state["tenant"] = chosen[0].tenant
+        if by == "workload" and chosen[0].key:
+            st.query_params["workload"] = chosen[0].key
+
+
+def _closing(scope: Scope, by: By, shares: list[Share]) -> None:
+    """Show that nothing is missing: what is above, other tenants, and what nobody pays make the fleet's cost."""
+    currency = scope.currency
+    whole = totals(scope, scope.month)
+    keyed = sum((s.amount for s in shares if s.key is not None), ZERO)
+    rows = [(f"By {NAMES[by].lower()}, as above", words.amount(keyed, currency))]
+    rows += [(s.label, words.amount(s.amount, currency)) for s in shares if s.key is None]
+    if scope.tenant is not None:
+        rows.append(("Other tenants", words.amount(elsewhere(scope), currency)))
+    rows += [
+        (f"Unbilled: {p.label[0].lower()}{p.label[1:]}", words.amount(p.unbilled, currency))
+        for p in places(scope, scope.month)
+        if p.unbilled
+    ]
+    tables.sums(
+        ["To the fleet's cost", currency],
+        rows,
+        total=("Fleet cost", words.amount(whole.cost, currency)),
+        caption="These add up however the bills are split.",
+    )
