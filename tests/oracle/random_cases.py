@@ -33,7 +33,7 @@ FEATURES = (
     "rates", "unpriced", "reservations", "quota", "spot", "idle", "overheads", "charged_energy", "currency", "zones",
     "dated", "window", "budget", "models",
 )  # fmt: skip
-DOUBTFUL = ("netting", "repeats", "inferred_merge", "broken_contradiction")
+DOUBTFUL = ("netting", "repeats", "inferred_merge", "crowded_slots", "broken_contradiction", "lingering")
 
 
 def make_case(seed: int, directory: Path, features: Collection[str] = FEATURES) -> None:
@@ -66,9 +66,12 @@ def _scene(rng: Random, active: frozenset[str]) -> Scene:
     step = rng.choice((30_000, 60_000, 300_000, 120_000)) if "steps" in active else 60_000
     count = rng.randint(30, 150) if step <= 120_000 else rng.randint(12, 72)
     base = int(start.timestamp()) * 1000
-    wobble = step // 1000 // 5 if "irregular" in active else 0
-    times = [base + i * step + rng.randint(-wobble, wobble) * 1000 for i in range(count)]
-    return Scene(rng, active, min(times), step, times, zone)
+    scene = Scene(rng, active, base, step, [], zone)
+    crowded = scene.merges and "crowded_slots" not in active
+    wobble = step // 1000 // 5 if "irregular" in active and not crowded else 0
+    scene.times = [base + i * step + rng.randint(-wobble, wobble) * 1000 for i in range(count)]
+    scene.start = min(scene.times)
+    return scene
 
 
 def _gpus(scene: Scene, seed: int) -> list[Gpu]:

@@ -48,7 +48,7 @@ class Sample:
 
 @dataclass
 class Scene:
-    """What a random case is made of. Times are UTC milliseconds; `times` are the scrapes, [start, end) their span."""
+    """What a random case is made of. Times are UTC milliseconds; `times` are the scrapes, records keep to [start, end)."""
 
     rng: Random
     active: frozenset[str]
@@ -65,7 +65,7 @@ class Scene:
 
     @property
     def end(self) -> int:
-        return self.times[-1] + self.step
+        return self.times[-1] + (0 if self.on("irregular") else self.step)
 
     @property
     def may_lose(self) -> bool:

@@ -45,6 +45,8 @@ def add_jobs(scene: Scene) -> None:
 def _label(scene: Scene, gpus: list[Gpu], job: str, start: int, end: int) -> None:
     """The job's label on its devices: from a late first scrape on, lingering after its end."""
     late, linger = (scene.rng.choice((0, 1, 5)) * scene.step for _ in range(2))
+    if scene.on("requeue") and not scene.on("lingering"):
+        linger = 0
     inside = [i for i, at in enumerate(scene.times) if start + late <= at < end]
     if not inside:
         inside = [i for i, at in enumerate(scene.times) if start <= at < end][:1]

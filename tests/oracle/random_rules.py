@@ -14,7 +14,7 @@ def settings_text(scene: Scene, sources: list[str]) -> str:
     rng = scene.rng
     lines = [f"currency: {rng.choice(('USD', 'JPY', 'KWD')) if scene.on('currency') else 'USD'}"]
     lines.append(f"timezone: {scene.zone}")
-    merged_by_guess = scene.merges and (scene.on("irregular") or scene.on("midnight"))
+    merged_by_guess = scene.merges and (scene.on("crowded_slots") or scene.on("midnight"))
     if scene.on("interval") or (merged_by_guess and not scene.on("inferred_merge")):
         lines.append(f"scrape_interval: {scene.step // 1000}s")
     lines += ["sources:", *sources, *_tenants(scene), *_rates(scene)]
