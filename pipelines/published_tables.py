@@ -115,6 +115,24 @@ LEASE_PERIOD: Final[dict[str, pl.DataType]] = {
 }
 """grain: month × lease × tenant (a lease changes tenant where selectors are dated)."""
 
+RESERVATION: Final[dict[str, pl.DataType]] = {
+    "id": pl.String(),
+    "tenant": pl.String(),
+    "model": pl.String(),  # glob
+    "gpus": pl.Int64(),
+    "start": pl.Datetime("ms", "UTC"),
+    "end": pl.Datetime("ms", "UTC"),
+}
+"""grain: reservation."""
+
+RATE: Final[dict[str, pl.DataType]] = {
+    "model": pl.String(),  # glob
+    "start": pl.Datetime("ms", "UTC"),  # null: since ever
+    "end": pl.Datetime("ms", "UTC"),  # null: until further notice
+    **{name: pl.Decimal(18, 6) for name in ("on_demand", "reserved", "overflow", "spot")},
+}
+"""grain: entry of the rate card, in file order; the first that matches counts. Per GPU-hour; null: as on demand."""
+
 
 def fleet_tables(
     metered: Metered, reports: Mapping[str, Report], charges: pl.DataFrame, config: Config
@@ -137,13 +155,24 @@ def fleet_tables(
         "device_day": _device_day(usage),
         "charge_day": _charge_day(charges),
         "lease_period": _lease_period(usage),
+        "reservation": pl.DataFrame(
+            [(r.id, r.tenant, r.model, r.gpus, r.from_, r.to) for r in config.reservations],
+            schema=RESERVATION,
+            orient="row",
+        ),
+        "rate": pl.DataFrame(
+            [(r.model, r.from_, r.to, r.on_demand, r.reserved, r.overflow, r.spot) for r in config.rates],
+            schema=RATE,
+            orient="row",
+        ),
     }
 
 
 def tenant_tables(tenant: str, fleet: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
     """Return one tenant's part of `fleet_tables`: its own rows, and nothing of the fleet."""
-    own = ("tenant_period", "workload_period", "device_day", "charge_day", "lease_period")
-    return {"period": fleet["period"], **{name: fleet[name].filter(pl.col("tenant") == tenant) for name in own}}
+    own = ("tenant_period", "workload_period", "device_day", "charge_day", "lease_period", "reservation")
+    shared = {name: fleet[name] for name in ("period", "rate")}
+    return {**shared, **{name: fleet[name].filter(pl.col("tenant") == tenant) for name in own}}
 
 
 def _fleet_period(reports: Mapping[str, Report]) -> pl.DataFrame:
