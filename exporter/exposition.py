@@ -40,7 +40,7 @@ def labels(pairs: Mapping[str, str]) -> str:
 class Page:
     """What one pass exposes, in the forms that scrapers ask for, each made when it is first asked for."""
 
-    blocks: list[tuple[Family, str]]
+    blocks: list[tuple[Family, bytes]]
     _forms: dict[tuple[bool, bool], bytes] = field(default_factory=dict)
 
     def body(self, *, openmetrics: bool, gzipped: bool) -> bytes:
@@ -51,7 +51,7 @@ class Page:
                 form = gzip.compress(self.body(openmetrics=openmetrics, gzipped=False), compresslevel=5)
             else:
                 head = _openmetrics_head if openmetrics else _text_head
-                form = "".join([head(family) + lines for family, lines in self.blocks]).encode()
+                form = b"".join([part for family, lines in self.blocks for part in (head(family), lines)])
             self._forms[openmetrics, gzipped] = form
         return form
 
@@ -59,12 +59,12 @@ class Page:
 END: Final = b"# EOF\n"
 
 
-def _text_head(family: Family) -> str:
+def _text_head(family: Family) -> bytes:
     kind = "untyped" if family.kind == "unknown" else family.kind
-    return f"# HELP {family.name} {_escape_help(family.help)}\n# TYPE {family.name} {kind}\n"
+    return f"# HELP {family.name} {_escape_help(family.help)}\n# TYPE {family.name} {kind}\n".encode()
 
 
-def _openmetrics_head(family: Family) -> str:
+def _openmetrics_head(family: Family) -> bytes:
     name, kind = family.name, family.kind
     if kind == "counter":
         # An OpenMetrics counter's samples end in _total and its family doesn't; DCGM's counters have no such end.
@@ -72,7 +72,7 @@ def _openmetrics_head(family: Family) -> str:
             name = name.removesuffix("_total")
         else:
             kind = "unknown"
-    return f"# TYPE {name} {kind}\n# HELP {name} {_escape_help(family.help, quotes=True)}\n"
+    return f"# TYPE {name} {kind}\n# HELP {name} {_escape_help(family.help, quotes=True)}\n".encode()
 
 
 def _escape_help(text: str, *, quotes: bool = False) -> str:
@@ -81,28 +81,30 @@ def _escape_help(text: str, *, quotes: bool = False) -> str:
 
 
 class Renderer:
-    """Renders families and keeps the prefixes of their series from pass to pass."""
+    """Renders families; keeps the text of their series from pass to pass and fills in the numbers."""
 
     def __init__(self) -> None:
-        self._prefixes: dict[str, dict[str, str]] = {}
+        # By family: the labels of its series, and their lines with a hole for each value.
+        self._templates: dict[str, tuple[list[str], bytes]] = {}
 
     def render(self, families: Iterable[Family]) -> Page:
         """A page with every family that has samples."""
         blocks = []
-        kept: dict[str, dict[str, str]] = {}
+        kept: dict[str, tuple[list[str], bytes]] = {}
         for family in families:
             if not family.samples:
                 continue
-            prefixes = self._prefixes.get(family.name, {})
-            try:
-                text = "".join([f"{prefixes[where]}{value!r}\n" for where, value in family.samples])
-            except KeyError:
-                prefixes = {}
-            if len(prefixes) != len(family.samples):
-                # Series came or went: keep the prefixes of those that are there now, and nothing of the others.
-                prefixes = {where: f"{family.name}{where} " for where, _ in family.samples}
-                text = "".join([f"{prefixes[where]}{value!r}\n" for where, value in family.samples])
-            kept[family.name] = prefixes
-            blocks.append((family, text))
-        self._prefixes = kept
+            where = [text for text, _ in family.samples]
+            known, template = self._templates.get(family.name, ([], b""))
+            if where != known:
+                template = _template(family.name, where)
+            kept[family.name] = (where, template)
+            blocks.append((family, template % tuple([value for _, value in family.samples])))
+        # What isn't on this page is forgotten: series that are gone leave nothing behind.
+        self._templates = kept
         return Page(blocks)
+
+
+def _template(name: str, where: Iterable[str]) -> bytes:
+    """Sample lines in which ``%r`` stands for the value: the shortest number that reads back the same."""
+    return "".join([f"{name}{text} %r\n" for text in (label.replace("%", "%%") for label in where)]).encode()

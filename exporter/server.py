@@ -128,9 +128,9 @@ class Server:
             return
         self._open.add(writer)
         try:
-            timeout = _HEAD_SECONDS
-            while await self._serve_one(reader, writer, timeout):
-                timeout = _IDLE_SECONDS
+            patience = _HEAD_SECONDS
+            while await self._serve_one(reader, writer, patience):
+                patience = _IDLE_SECONDS
         except (OSError, asyncio.IncompleteReadError, TimeoutError, ssl.SSLError):
             pass  # the client went away or was too slow: its loss
         finally:
@@ -139,10 +139,10 @@ class Server:
             with contextlib.suppress(OSError, ssl.SSLError):
                 await writer.wait_closed()
 
-    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, timeout: float) -> bool:
+    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: float) -> bool:
         """Answer one request; whether the connection stays open."""
         try:
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), timeout)
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), patience)
             request = parse_request(head)
         except asyncio.LimitOverrunError:
             await self._send(writer, Response(431, b"request head too large\n"), keep_alive=False)
@@ -164,7 +164,7 @@ class Server:
             return Response(405, b"only GET and HEAD\n")
         try:
             return self._answer(request)
-        except Exception:
+        except Exception:  # noqa: BLE001  a fault of one request is not the next one's
             _LOG.exception("while answering %s", request.path)
             return Response(500, b"internal error; see the exporter's log\n")
 

@@ -66,4 +66,4 @@ class Snapshot:
     @property
     def present(self) -> int:
         """How many cards the driver lists."""
-        return sum(card.state not in {"missing"} for card in self.cards)
+        return sum(card.state != "missing" for card in self.cards)

@@ -199,7 +199,7 @@ class PasswordChecker:
 
 
 def _bcrypt_function() -> Any:
-    """bcrypt from the package of that name, else from the system's libcrypt (libxcrypt has it)."""
+    """The bcrypt of the package of that name, else from the system's libcrypt (libxcrypt has it)."""
     try:
         import bcrypt  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
     except ImportError:

@@ -68,7 +68,7 @@ def test_owners_are_labels_where_one_owner_holds_the_device(snapshot: Snapshot) 
         Share(half[0], owner, half[1], "kubernetes"),  # type: ignore[arg-type]
         Share(half[0], other, half[1], "kubernetes"),
     ]  # type: ignore[arg-type]
-    held = Snapshot("node1", "nvml", True, "580", snapshot.cards, 2, shares)  # noqa: FBT003
+    held = Snapshot("node1", "nvml", True, "580", snapshot.cards, 2, shares)
     found = series(DcgmFamilies(default_counters(), owner_labels=True).build(held))
     pods = {
         labels["gpu"] + labels.get("GPU_I_ID", ""): labels.get("pod") for labels, _ in found["DCGM_FI_DEV_FB_USED"][1]
@@ -148,7 +148,7 @@ def test_names_types_and_labels_are_those_of_the_captures(snapshot: Snapshot) ->
         True,
         "580",
         cards,
-        2,  # noqa: FBT003
+        2,
         [Share(Target(card.device.uuid), owner, 1, "kubernetes")],
     )  # type: ignore[arg-type]
     ours: dict[str, list[Family]] = {}

@@ -12,7 +12,7 @@ MIB = 1048576
 
 
 @pytest.fixture
-def backend(stub: SetState, clock: Clock) -> NvmlBackend:
+def backend(stub: SetState, clock: Clock) -> NvmlBackend:  # noqa: ARG001  the stub must be in place
     return NvmlBackend(clock=clock)
 
 

@@ -126,7 +126,8 @@ def test_indices_of_a_gres_detail(detail: str, minors: list[str]) -> None:
 
 def job(**fields: object) -> dict[str, object]:
     base = {"job_id": 9, "job_state": ["RUNNING"], "user_name": "ada", "account": "vision", "partition": "gpu",
-            "qos": "normal", "nodes": "gpu[1-2]", "gres_detail": ["gpu:h100:2(IDX:0-1)", "gpu:h100:1(IDX:3)"]}  # fmt: skip
+            "qos": "normal", "nodes": "gpu[1-2]",
+            "gres_detail": ["gpu:h100:2(IDX:0-1)", "gpu:h100:1(IDX:3)"]}  # fmt: skip
     return base | fields
 
 
