@@ -105,14 +105,18 @@ _FOLD: Final = Demand(
     users=("farid", "gwen", "kim"),
 )  # fmt: skip
 
+_ASR: Final = Demand(
+    "speech", A100_K8S, "asr", 0.55, {(1, 1): 4, (1, 2): 2, (1, 4): 1}, 5.0,
+    {"training": 4, "data_starved": 3, "idle_held": 1}, namespace="speech", named_by_uid=False,
+)  # fmt: skip
+
 DEMANDS: Final = (
     _VISION,
     _NLP,
     _FOLD,
     Demand("vision", A100_K8S, "lab", 0.08, _ONE, 1.5, {"notebook": 3, "memory_bound": 1}, daytime=0.9,
            namespace="vision-lab"),
-    Demand("speech", A100_K8S, "asr", 0.55, {(1, 1): 4, (1, 2): 2, (1, 4): 1}, 5.0,
-           {"training": 4, "data_starved": 3, "idle_held": 1}, namespace="speech", named_by_uid=False),
+    _ASR,
     Demand("speech", H100_K8S, "tts", 0.07, _ONE, 3.0, {"training": 1, "pcie_bound": 1}, namespace="speech"),
     Demand(None, A100_K8S, "report", 0.05, _ONE, 1.0, {"pcie_bound": 1}, namespace="legacy-tools"),
     Demand("sandbox", H100_K8S, "sweep", 0.06, _ONE, 1.5, {"training": 1, "no_tensor": 1}, namespace="spot-sweeps",
@@ -139,6 +143,11 @@ SERVICES: Final = (
     Service("speech", A100_K8S, "speech", "workbench", 0.13, "idle_held", rollout_days=14.0),
     Service(None, A100_MIG, "legacy-tools", "portal", 0.25, "idle_held", rollout_days=11.0),
 )
+
+
+def doomed_demand(*, slurm: bool) -> Demand:
+    """Whose workload holds a card that fails."""
+    return _NLP if slurm else _ASR
 
 
 def specials(window: Window) -> list[Request]:

@@ -22,11 +22,10 @@ _UNLABELLED_EVERY: Final = 23  # Slurm job whose node has no job map
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """A unit takes no work over [start, end); what runs when it closes ends ``grace`` seconds later."""
+    """A unit takes no work over [start, end); what runs when it closes ends then."""
 
     start: int
     end: int
-    grace: int = 0
 
 
 class Pool:
@@ -86,6 +85,18 @@ class Placement:
                 if units:
                     self._roll_out(service, units)
 
+    def doom(self, repair: Incident, demand: Demand, start: int, end: int) -> None:
+        """Let a workload hold the device that is about to fail, which is kept free for it.
+
+        Slurm ends the job when the device fails; a pod is still there, and labelled, until ``end``.
+        """
+        unit = next(place for place, unit in enumerate(self.fleet.units) if unit.device == repair.device)
+        if self._node(unit).slurm:
+            request = Request(start, end - start, 1, 1, "training", demand, demand.users[0], special="node_fail")
+            self._run_job(request, [unit], start, repair.start)
+        else:
+            self._run_pod(demand, [unit], start, end, "training", cut=repair.start)
+
     def place(self, request: Request) -> None:
         """Place one request, or turn it away. Requests come in order of time."""
         start, units = self._drain(request) if request.waits else (request.time, self._find(request))
@@ -132,7 +143,7 @@ class Placement:
             end = min(end, gone if gone is not None else end)
             for closure in self.closures[unit]:
                 if start < closure.start < end:
-                    end = min(end, closure.start + closure.grace)
+                    end = closure.start
         return end
 
     def _find(self, request: Request) -> list[int]:
@@ -203,14 +214,13 @@ class Placement:
         for unit in units:
             self._free_at[unit], self._holder[unit] = _FOR_GOOD, service.tenant
 
-    def _cut(self, unit: int, start: int, end: int) -> int | None:
-        return min((c.start for c in self.closures[unit] if start < c.start < end), default=None)
-
     def _character(self) -> tuple[float, float, float, float]:
         a, b, c, d = self.rng.random(4).tolist()
         return a, b, c, d
 
-    def _run_pod(self, demand: Demand, units: list[int], start: int, end: int, behaviour: str) -> None:
+    def _run_pod(
+        self, demand: Demand, units: list[int], start: int, end: int, behaviour: str, cut: int | None = None
+    ) -> None:
         self._runs += 1
         pod = self.names.pod(demand.stem)
         uid = self.names.uid() if demand.named_by_uid else None
@@ -230,7 +240,7 @@ class Placement:
                     character=character,
                     label_start=start,
                     label_end=end,
-                    cut=self._cut(unit, start, end),
+                    cut=cut,
                     spot=demand.spot,
                     namespace=demand.namespace,
                     pod=pod,
@@ -247,8 +257,7 @@ class Placement:
             half = self.window.snap(start + (end - start) / 2)
             spans = [(start, half, "REQUEUED"), (half + 4 * grid, end, "COMPLETED")]
         else:
-            broken = any(c.start == end for unit in units for c in self.closures[unit])
-            spans = [(start, end, "NODE_FAIL" if broken else self._state())]
+            spans = [(start, end, "NODE_FAIL" if request.special == "node_fail" else self._state())]
         labelled = self._is_labelled(request, units, start, end)
         submit = start - int(self.rng.integers(0, 30)) * 60
         character = self._character()
@@ -307,7 +316,7 @@ class Placement:
         if request.special == "without_labels":
             wanted = True
         else:
-            wanted = not request.waits and len(self.jobs) % _UNLABELLED_EVERY == _UNLABELLED_EVERY - 1
+            wanted = not request.special and len(self.jobs) % _UNLABELLED_EVERY == _UNLABELLED_EVERY - 1
         if not wanted or self._unlabelled_until.get(node, start) > start:
             return True
         self._unlabelled_until[node] = end

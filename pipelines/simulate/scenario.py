@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -143,7 +143,6 @@ class Scenario:
     jobs: tuple[Job, ...]
     incidents: tuple[Incident, ...]
     seed: int
-    by_kind: dict[str, tuple[Incident, ...]] = field(default_factory=dict)
 
     def of_kind(self, kind: str) -> tuple[Incident, ...]:
         """Incidents of one kind, in order of their start."""

@@ -6,14 +6,14 @@ from datetime import date, datetime, timedelta
 
 import numpy as np
 
-from pipelines.simulate.demand import Names, requests
+from pipelines.simulate.demand import Names, doomed_demand, requests
 from pipelines.simulate.fleet import A100_K8S, A100_SLURM, H100_K8S, H100_SLURM, Fleet, build_fleet
 from pipelines.simulate.placement import Closure, Placement
 from pipelines.simulate.scenario import ZONE, Incident, Lease, Scenario, Window, make_window
 from pipelines.simulate.terms import demo_terms
 
 _AGES_AGO = -(1 << 60)
-_GRACE = 600  # seconds that a failed card's pod is still labelled
+_GRACE = 600  # seconds that a failed card's pod is still there
 
 
 def build_scenario(*, gpus: int, days: int, seed: int, start: date, interval: int) -> Scenario:
@@ -43,9 +43,13 @@ def build_scenario(*, gpus: int, days: int, seed: int, start: date, interval: in
         terms=terms,
         rng=placement_rng,
         names=Names(placement_rng),
-        closures=_closures(fleet, planned),
+        closures=_closures(fleet, window, planned),
         outages={i.node: i for i in planned if i.kind == "outage" and i.node is not None},
     )
+    for repair in planned:
+        if repair.kind == "repair":
+            demand = doomed_demand(slurm=repair.tenant is not None)
+            placement.doom(repair, demand, repair.start - _lead(window), repair.start + max(_GRACE, window.grid))
     placement.start_services()
     for request in requests(fleet, window, demand_rng):
         placement.place(request)
@@ -106,7 +110,7 @@ def _planned(fleet: Fleet, window: Window) -> list[Incident]:
     return planned
 
 
-def _closures(fleet: Fleet, planned: list[Incident]) -> list[list[Closure]]:
+def _closures(fleet: Fleet, window: Window, planned: list[Incident]) -> list[list[Closure]]:
     """When each unit takes no work."""
     closures: list[list[Closure]] = [[] for _ in fleet.units]
     for place, unit in enumerate(fleet.units):
@@ -118,9 +122,13 @@ def _closures(fleet: Fleet, planned: list[Incident]) -> list[list[Closure]]:
             if incident.kind == "drain" and incident.node == node:
                 closures[place].append(Closure(incident.start, incident.end))
             if incident.kind == "repair" and incident.device == unit.device:
-                grace = 0 if fleet.nodes[node].slurm else _GRACE
-                closures[place].append(Closure(incident.start, incident.end, grace))
+                closures[place].append(Closure(incident.start - _lead(window), incident.end))
     return closures
+
+
+def _lead(window: Window) -> int:
+    """How long the workload that will lose its device has held it."""
+    return max(window.snap(min(6 * 3600, (window.end - window.start) / 20)), 10 * window.grid)
 
 
 def _flickers(

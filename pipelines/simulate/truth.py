@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any, Final
 
+from pipelines.simulate.fleet import A100_K8S, A100_SLURM, H100_K8S, H100_SLURM
 from pipelines.simulate.scenario import Scenario
 from pipelines.simulate.segments import Held, Segment, held_parts, segments
 from pipelines.simulate.terms import TIMEZONE
@@ -145,8 +146,10 @@ def _tenant(tenant: str, sums: Sums | None, bill: dict[str, int]) -> dict[str, A
 
 
 def _findings(scenario: Scenario) -> list[str]:
+    # Drivers misread now and then wherever there are whole cards with profiling: `signals` makes them.
+    misread = {"invalid_sample"} if scenario.fleet.count(H100_K8S, H100_SLURM, A100_K8S, A100_SLURM) else set()
     codes = {"outage": "gap", "driver_reload": "counter_reset", "xid": "xid_event", "repair": "xid_event"}
-    return sorted({codes[i.kind] for i in scenario.incidents if i.kind in codes})
+    return sorted({codes[i.kind] for i in scenario.incidents if i.kind in codes} | misread)
 
 
 def _workloads(scenario: Scenario, parts: list[Held]) -> list[dict[str, Any]]:
