@@ -130,11 +130,9 @@ def lay_out(fleet: Fleet, seen: Observations) -> dict[int, list[Interval]]:
     The layout is what a scrape shows. It stands to the next scrape that shows an instance, holes included, or to one
     of the card alone when no instance's sample stands any more; the last one ends with its samples' reach.
     """
-    migs = [dev for card, devs in fleet.instances.items() for dev in [card, *devs]]
     scrapes: dict[int, dict[int, list[tuple[int, int]]]] = {card: {} for card in fleet.instances}
-    rows = seen.timeline.filter(pl.col("dev").is_in(migs)).select("dev", "t", "reach").sort("t", "dev")
-    for dev, t, reach in rows.iter_rows():
-        scrapes[fleet.devices[dev].card].setdefault(t, []).append((dev, reach))
+    for card, t, dev, reach in _layout_changes(fleet, seen).iter_rows():
+        scrapes[card].setdefault(t, []).append((dev, reach))
     for card, shown in scrapes.items():
         stretches: dict[int, list[Interval]] = {dev: [] for dev in fleet.instances[card]}
         standing: list[int] = []
@@ -152,6 +150,29 @@ def lay_out(fleet: Fleet, seen: Observations) -> dict[int, list[Interval]]:
         for dev, intervals in stretches.items():
             fleet.devices[dev].exists = union(intervals)
     return {dev: fleet.devices[dev].exists for devs in fleet.instances.values() for dev in devs}
+
+
+def _layout_changes(fleet: Fleet, seen: Observations) -> pl.DataFrame:
+    """Return the scrapes of cards in MIG mode (``card``, ``t``, ``dev``, ``reach``) at the edges of equal, unbroken ones."""
+    card_of = pl.DataFrame(
+        [(dev, card) for card, devs in fleet.instances.items() for dev in [card, *devs]],
+        schema={"dev": pl.Int32, "card": pl.Int32},
+        orient="row",
+    )
+    rows = seen.timeline.select("dev", "t", "reach").join(card_of, on="dev")
+    shown = (
+        rows.group_by("card", "t")
+        .agg(shown=pl.col("dev").sort().cast(pl.String).str.join(","), reach=pl.col("reach").max())
+        .sort("card", "t")
+    )
+    alike = (
+        (pl.col("card") == pl.col("card").shift(n))
+        & (pl.col("shown") == pl.col("shown").shift(n))
+        & (pl.col("t") <= pl.col("reach").shift(1) if n == 1 else pl.col("reach") >= pl.col("t").shift(-1))
+        for n in (1, -1)
+    )
+    edges = shown.filter(~pl.all_horizontal(alike).fill_null(value=False)).select("card", "t")
+    return rows.join(edges, on=["card", "t"]).select("card", "t", "dev", "reach").sort("card", "t", "dev")
 
 
 def exist(

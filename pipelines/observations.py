@@ -139,7 +139,7 @@ def _busy(series: pl.DataFrame, interval_ms: int | None, findings: list[Finding]
     """Decide each device's busy ratio over time: the engine's activity, else GPU_UTIL."""
     rows = _with_reach(series.filter(pl.col("busy_seen")), "dev", interval_ms)
     engine, util = pl.col("engine_active_ratio"), pl.col("gpu_util_ratio")
-    against = ((engine == 0) & (util > 0)).fill_null(value=False)
+    against = ((engine == 0) & (util > 0) & ~pl.col("frozen")).fill_null(value=False)
     breaks = (against != against.shift(1).over("dev")) | (pl.col("t") > pl.col("reach").shift(1).over("dev"))
     rows = rows.with_columns(against=against, run=breaks.fill_null(value=True).cum_sum().over("dev"))
     runs = (

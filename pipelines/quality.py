@@ -12,13 +12,9 @@ from typing import Final
 import polars as pl
 
 from exporter.catalog import BY_KEY
-from pipelines.selectors import glob_matches
+from pipelines.series import identify, series_of
 from pipelines.streams import merge_streams
-from pipelines.tables import SAMPLE_LABELS, Finding
-
-DEVICE_KEY: Final = ["cluster", "device", "instance", "profile"]
-OWNER_KEY: Final = ["namespace", "pod", "pod_uid", "job"]
-STREAM_KEY: Final = ["replica", "scrape_job", "node"]
+from pipelines.tables import Finding
 
 STAMPED_METRICS: Final = (
     "engine_active_ratio",
@@ -32,7 +28,8 @@ STAMPED_METRICS: Final = (
 )
 """Metrics that the roll-up integrates; the others stay in the lake for whoever reads it."""
 
-RATIO_ROUNDING: Final = 1.02  # a ratio up to this is 1 with noise on it; above, it is no ratio
+KEY_SHIFT: Final = 44  # room for 500 years of ms below a number
+KEY_OFFSET: Final = 1 << 43
 
 
 @dataclass(frozen=True)
@@ -70,139 +67,73 @@ def clean(samples: pl.DataFrame, *, exporter_pods: Sequence[str], interval_ms: i
         interval_ms: the configured scrape interval; None infers it per series and UTC day.
     """
     findings: list[Finding] = []
-    rows = samples.with_columns(pl.col("time").dt.epoch("ms").alias("t"))
-    rows = rows.with_columns(
-        pl.lit(None, pl.Float64).alias(key) for key in STAMPED_METRICS if key not in rows.columns
+    samples = samples.with_columns(pl.lit(None, pl.Float64).alias(c) for c in STAMPED_METRICS if c not in samples.columns)
+    series, number = series_of(samples)
+    devices, owners, series = identify(series, exporter_pods)
+    seen = samples.select(
+        t=pl.col("time").dt.epoch("ms"),
+        busy_seen=pl.col("engine_active_ratio").is_not_null() | pl.col("gpu_util_ratio").is_not_null(),
+        power_seen=pl.col("power_watts").is_not_null(),
     )
-    seen = rows.select(
-        (pl.col("engine_active_ratio").is_not_null() | pl.col("gpu_util_ratio").is_not_null()).alias("busy_seen"),
-        pl.col("power_watts").is_not_null().alias("power_seen"),
-    )
-    labels = [c for c in SAMPLE_LABELS if c not in ("time", "index")]
-    rows = pl.concat([rows.select(*labels, "t"), _valid(rows, findings), seen], how="horizontal")
+    rows = pl.concat([pl.DataFrame({"series": number}), seen, _valid(samples, findings)], how="horizontal")
     rows = _one_value_per_series(rows, findings)
-    rows, devices = _number_devices(rows)
-    rows, owners = _number_owners(rows, exporter_pods)
+    rows = rows.with_columns(series[c].gather(rows["series"]).alias(c) for c in ("dev", "card", "owner", "stream"))
     rows = _streams_merged(rows, interval_ms)
-    named = rows.filter(pl.col("owner").is_not_null())
-    claims = named.group_by("dev", "grid_t", "owner").agg(
-        pl.max_horizontal(pl.col("slice").drop_nulls().n_unique(), pl.col("container").n_unique(), pl.lit(1)).alias("slices"),
-        pl.col("memory_used_bytes").min().alias("memory"),
-        pl.min_horizontal("engine_active_ratio", "gpu_util_ratio").min().alias("busy"),
-    )
-    timeline = rows.group_by("dev", "grid_t").agg(
-        pl.col("node").min(), free_slices=pl.col("slice").filter(pl.col("owner").is_null()).drop_nulls().n_unique()
-    )
     return Scrapes(
         devices=devices,
         owners=owners,
-        timeline=timeline.rename({"grid_t": "t"}).sort("dev", "t"),
-        claims=claims.rename({"grid_t": "t"}).sort("dev", "t", "owner"),
+        timeline=_timeline(rows, series),
+        claims=_claims(rows, series),
         series=_series(rows),
         board=_board(rows),
         findings=findings,
     )
 
 
-def _valid(rows: pl.DataFrame, findings: list[Finding]) -> pl.DataFrame:
+def _valid(samples: pl.DataFrame, findings: list[Finding]) -> pl.DataFrame:
     """Return the stamped metrics without values that can't be; count every catalogue metric's."""
     powered = pl.col("power_watts") > 0
     kept, counts = [], []
-    for key in (c for c in rows.columns if c in BY_KEY):
+    for key in (c for c in samples.columns if c in BY_KEY):
         metric, value = BY_KEY[key], pl.col(key)
-        bad = value.is_nan() | value.is_infinite()
-        if metric.minimum is not None:
-            bad |= value < metric.minimum
-        if metric.maximum is not None:
-            bad |= value > metric.maximum
+        bad = ~value.is_finite() | (value < metric.minimum) | (value > metric.maximum)
         if metric.unit == "celsius":
             bad |= (value == 0) & powered.fill_null(value=False)
         counts.append(bad.sum().alias(key))
         if key in STAMPED_METRICS:
             good = value.clip(upper_bound=1.0) if metric.unit == "ratio" else value
             kept.append(pl.when(~bad).then(good).alias(key))
-    dropped = rows.select(counts).row(0, named=True)
+    dropped = samples.select(counts).row(0, named=True)
     findings.extend(Finding("invalid_sample", n, f"{key}: {n} dropped") for key, n in dropped.items() if n)
-    return rows.select(kept)
+    return samples.select(kept)
+
+
+def _key(number: str, time: str = "t") -> pl.Expr:
+    """Return a number (of a series or device) and a time as one integer: grouping by it is many times faster."""
+    return (pl.col(number).cast(pl.Int64) * (1 << KEY_SHIFT) + pl.col(time) + KEY_OFFSET).alias("key")
 
 
 def _one_value_per_series(rows: pl.DataFrame, findings: list[Finding]) -> pl.DataFrame:
     """Merge rows of one label set and time: of two values the smaller counts."""
-    labels = [c for c in SAMPLE_LABELS if c not in ("time", "model", "index")]
-    key = [*labels, "t"]
-    if rows.select(pl.struct(key).n_unique()).item() == rows.height:
+    keys = rows.select(_key("series"))["key"]
+    if keys.n_unique() == len(keys):
         return rows
-    metrics = STAMPED_METRICS
-    merged = rows.group_by(key, maintain_order=True).agg(
-        pl.col("model").drop_nulls().min(),
-        *(pl.col(m).min() for m in metrics),
-        pl.col("busy_seen", "power_seen").any(),
-        *(
-            (pl.col(m).drop_nulls().n_unique().clip(lower_bound=1) - 1).alias(f"differing {m}")
-            for m in metrics
-        ),
+    several = keys.is_duplicated()
+    merged = (
+        rows.filter(several)
+        .group_by("series", "t", maintain_order=True)
+        .agg(
+            *(pl.col(m).min() for m in STAMPED_METRICS),
+            pl.col("busy_seen", "power_seen").any(),
+            differing=pl.sum_horizontal(
+                pl.col(m).drop_nulls().n_unique().clip(lower_bound=1) - 1 for m in STAMPED_METRICS
+            ),
+        )
     )
-    differing = merged.select(pl.sum_horizontal(pl.col(f"differing {m}").sum() for m in metrics)).item()
+    differing = merged["differing"].sum()
     if differing:
         findings.append(Finding("duplicate_sample", differing, "two values of one series at one time; the smaller counts"))
-    return merged
-
-
-def _number_devices(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    known = (
-        rows.group_by(DEVICE_KEY)
-        .agg(pl.col("model").drop_nulls().sort_by(pl.col("t").filter(pl.col("model").is_not_null())).last())
-        .with_columns(pl.col("instance").is_null().alias("whole"))
-    )
-    cards = (
-        known.group_by("cluster", "device")
-        .agg(pl.col("model").drop_nulls().max())
-        .with_columns(pl.lit(None, pl.String).alias("instance"), pl.lit(None, pl.String).alias("profile"))
-    )
-    instances = known.filter(~pl.col("whole")).select(*DEVICE_KEY, "model")
-    devices = (
-        pl.concat([cards.select(*DEVICE_KEY, "model"), instances])
-        .sort("cluster", "device", "instance", "profile", nulls_last=False)
-        .with_row_index("dev")
-        .with_columns(pl.col("dev").cast(pl.Int32))
-    )
-    card = devices.filter(pl.col("instance").is_null()).select("cluster", "device", pl.col("dev").alias("card"))
-    devices = devices.join(card, on=["cluster", "device"]).sort("dev")
-    # A profile label on the whole card is no other device.
-    rows = rows.with_columns(pl.when(pl.col("instance").is_not_null()).then(pl.col("profile")).alias("profile"))
-    numbered = rows.join(devices.select("dev", "card", *DEVICE_KEY), on=DEVICE_KEY, nulls_equal=True)
-    return numbered, devices
-
-
-def _number_owners(rows: pl.DataFrame, exporter_pods: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Name the owner of each row: a Slurm job before a pod; an exporter's own pod owns nothing."""
-    pods = rows["pod"].unique().drop_nulls()
-    exporters = [pod for pod in pods if any(glob_matches(pattern, pod) for pattern in exporter_pods)]
-    pod_counts = pl.col("pod").is_not_null() & pl.col("job").is_null() & ~pl.col("pod").is_in(exporters)
-    rows = rows.with_columns(
-        *(pl.when(pod_counts).then(pl.col(c)).alias(c) for c in ("namespace", "pod", "pod_uid")),
-    )
-    # A pod that some of its samples name by UID and some by name alone is one pod, where there is one UID.
-    uid = (
-        rows.filter(pl.col("pod_uid").is_not_null())
-        .group_by("dev", "namespace", "pod")
-        .agg(pl.col("pod_uid").unique().alias("uids"))
-        .filter(pl.col("uids").list.len() == 1)
-        .select("dev", "namespace", "pod", pl.col("uids").list.first().alias("only_uid"))
-    )
-    if uid.height:
-        rows = rows.join(uid, on=["dev", "namespace", "pod"], how="left", nulls_equal=True).with_columns(
-            pl.coalesce("pod_uid", "only_uid").alias("pod_uid")
-        )
-    owners = (
-        rows.filter(pl.col("pod").is_not_null() | pl.col("job").is_not_null())
-        .select(OWNER_KEY)
-        .unique()
-        .sort(OWNER_KEY)
-        .with_row_index("owner")
-        .with_columns(pl.col("owner").cast(pl.Int32))
-    )
-    return rows.join(owners, on=OWNER_KEY, how="left", nulls_equal=True), owners
+    return pl.concat([rows.filter(~several), merged.select(rows.columns)])
 
 
 def _streams_merged(rows: pl.DataFrame, interval_ms: int | None) -> pl.DataFrame:
@@ -210,38 +141,81 @@ def _streams_merged(rows: pl.DataFrame, interval_ms: int | None) -> pl.DataFrame
 
     A stream is a replica, job and host name; of several for one device the first by name counts.
     """
-    rows = rows.with_columns(pl.col("t").alias("grid_t"))
-    stream = pl.struct(pl.col(c).fill_null("") for c in STREAM_KEY)
-    several = rows.group_by("card").agg(stream.n_unique().alias("streams")).filter(pl.col("streams") > 1)
+    rows = rows.with_columns(grid_t="t")
+    several = rows.select("card", "stream").unique().group_by("card").len().filter(pl.col("len") > 1)
     if not several.height:
         return rows
     alone = rows.join(several, on="card", how="anti")
-    together = rows.join(several, on="card", how="semi").with_columns(stream.rank("dense").alias("stream"))
+    together = rows.join(several, on="card", how="semi")
     return pl.concat([alone, merge_streams(together, interval_ms).select(alone.columns)])
+
+
+def _timeline(rows: pl.DataFrame, series: pl.DataFrame) -> pl.DataFrame:
+    labelled = rows.select(
+        _key("dev", "grid_t"),
+        "dev",
+        t="grid_t",
+        node=series["node_rank"].gather(rows["series"]),
+        slice=series["slice_code"].gather(rows["series"]),
+        free=pl.col("owner").is_null(),
+    )
+    if labelled["key"].n_unique() == labelled.height:
+        lines = labelled.with_columns(free_slices=(pl.col("free") & pl.col("slice").is_not_null()).cast(pl.UInt32))
+    else:
+        lines = labelled.group_by("key").agg(
+            pl.first("dev", "t"),
+            pl.col("node").min(),
+            free_slices=pl.col("slice").filter("free").drop_nulls().n_unique(),
+        )
+    names = series.select(node="node_rank", name="node").unique(["node"]).drop_nulls()
+    return (
+        lines.sort("key")
+        .join(names, on="node", how="left", maintain_order="left")
+        .select("dev", "t", "free_slices", node="name")
+    )
+
+
+def _claims(rows: pl.DataFrame, series: pl.DataFrame) -> pl.DataFrame:
+    """One row per device, scrape and owner named."""
+    named = rows.filter(pl.col("owner").is_not_null())
+    labelled = named.select(
+        _key("dev", "grid_t"),
+        "dev",
+        "owner",
+        t="grid_t",
+        slice=series["slice_code"].gather(named["series"]),
+        container=series["container_code"].gather(named["series"]),
+        memory="memory_used_bytes",
+        busy=pl.min_horizontal("engine_active_ratio", "gpu_util_ratio"),
+    )
+    if labelled["key"].n_unique() == labelled.height:
+        claims = labelled.with_columns(slices=pl.lit(1, pl.UInt32))
+    else:
+        claims = labelled.group_by("key", "owner").agg(
+            pl.first("dev", "t"),
+            pl.max_horizontal(
+                pl.col("slice").drop_nulls().n_unique(), pl.col("container").n_unique(), pl.lit(1, pl.UInt32)
+            ).alias("slices"),
+            pl.col("memory", "busy").min(),
+        )
+    return claims.sort("key", "owner").select("dev", "t", "owner", pl.col("slices").cast(pl.UInt32), "memory", "busy")
 
 
 def _series(rows: pl.DataFrame) -> pl.DataFrame:
     """One row per device and time; of the owners' copies of one device's value the smaller counts."""
     metrics = [key for key in STAMPED_METRICS if key != "energy_joules_total"]
-    if rows.select(pl.struct("dev", "t").n_unique()).item() == rows.height:
-        return rows.select("dev", "t", *metrics, "busy_seen").sort("dev", "t")
-    return (
-        rows.select("dev", "t", *metrics, "busy_seen")
-        .group_by("dev", "t")
-        .agg(pl.exclude("busy_seen").min(), pl.col("busy_seen").any())
-        .sort("dev", "t")
-    )
+    keyed = rows.select(_key("dev"), "dev", "t", *metrics, "busy_seen")
+    if keyed["key"].n_unique() < keyed.height:
+        keyed = keyed.group_by("key").agg(pl.first("dev", "t"), pl.col(metrics).min(), pl.col("busy_seen").any())
+    return keyed.sort("key").drop("key")
 
 
 def _board(rows: pl.DataFrame) -> pl.DataFrame:
     """Energy and power belong to the board, on whichever of its series they stand."""
-    return (
-        rows.filter(pl.col("energy_joules_total").is_not_null() | pl.col("power_seen"))
-        .group_by("card", "t")
-        .agg(
-            pl.col("energy_joules_total").min(),
-            pl.col("power_watts").min(),
-            pl.col("power_seen").any(),
+    metered = rows.filter(pl.col("energy_joules_total").is_not_null() | pl.col("power_seen"))
+    keyed = metered.select(_key("card"), "card", "t", "energy_joules_total", "power_watts", "power_seen")
+    if keyed["key"].n_unique() < keyed.height:
+        keyed = keyed.group_by("key").agg(
+            pl.first("card", "t"), pl.col("energy_joules_total", "power_watts").min(), pl.col("power_seen").any()
         )
-        .sort("card", "t")
-    )
+    return keyed.sort("key").drop("key")

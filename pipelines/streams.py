@@ -75,8 +75,8 @@ def merge_streams(rows: pl.DataFrame, configured: int | None) -> pl.DataFrame:
     """Return `rows` with ``grid_t`` set and each metric kept from one stream at a time.
 
     Args:
-        rows: columns ``dev``, ``t``, ``grid_t``, ``stream`` (rank by name), labels, and value columns; a row of the
-            result is a row of the input, or its values moved to another time.
+        rows: columns ``dev``, ``t``, ``grid_t``, ``stream`` (rank by name), numbers of labels, and value columns; a row
+            of the result is a row of the input, or its values moved to another time.
     """
     metrics = [c for c, dtype in rows.schema.items() if dtype == pl.Float64]
     flags = ["busy_seen", "power_seen"]
