@@ -27,6 +27,7 @@ class Load:
     sm: Floats
     tensor: Floats
     dram: Floats
+    memory: Floats
     clock: Floats
     held: NDArray[np.bool_]
 

@@ -203,14 +203,15 @@ class Signals:
         first = np.searchsorted(self._board_of[chunk.units], np.arange(chunk.rows.start, chunk.rows.stop))
         compute = self._compute[chunk.units, None]
 
-        def together(name: str) -> Floats:
-            return np.minimum(np.add.reduceat(activity[name] * compute, first, axis=0), 1.0)
+        def together(name: str, parts: Floats = compute) -> Floats:
+            return np.minimum(np.add.reduceat(activity[name] * parts, first, axis=0), 1.0)
 
         return Load(
             engine=together("engine"),
             sm=together("sm"),
             tensor=together("tensor"),
             dram=together("dram"),
+            memory=together("memory", self._share[chunk.units, None]),
             clock=np.minimum.reduceat(activity["clock"], first, axis=0),
             held=np.maximum.reduceat(leases >= 0, first, axis=0),
         )
@@ -268,11 +269,14 @@ class Signals:
             found: Floats = values[board_at, time_at]
             return found
 
-        busy = np.where(self._slot[units] >= 0, of_board(load.engine), of_unit("engine"))
+        # Every slice of a shared card repeats the whole card's values.
+        sliced = self._slot[units] >= 0
+        busy = np.where(sliced, of_board(load.engine), of_unit("engine"))
+        memory = np.where(sliced, of_board(load.memory), of_unit("memory"))
         # GPU_UTIL counts the time in which any kernel ran: a little more than the engine's own ratio.
         util = np.where(busy > 0, np.clip(np.round(busy * 1.02, 2), 0.01, 1.0), 0.0)
         total, reserved = self._memory_mib[units], self._reserved_mib[units]
-        used = np.minimum(np.rint(of_unit("memory") * (total - reserved)), total - reserved)
+        used = np.minimum(np.rint(memory * (total - reserved)), total - reserved)
         link = np.rint(of_unit("link") * self._nvlink[boards])
         columns = {
             "engine_active_ratio": np.round(busy, 6),
