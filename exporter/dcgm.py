@@ -7,24 +7,17 @@ from NVML beside it, where the driver library is there.
 from __future__ import annotations
 
 import contextlib
-import importlib
-import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from exporter.catalog import CATALOG
+from exporter.dcgm_bindings import Bindings, knock, load_bindings
 from exporter.devices import Backend, BackendError, Device, DeviceLost, GpuInstance, Reading, XidEvent
 from exporter.validity import is_blank
 
-BINDINGS: Final = (
-    "/usr/share/datacenter-gpu-manager-4/bindings/python3",  # DCGM 4
-    "/usr/local/dcgm/bindings/python3",  # DCGM 3
-)
 DEFAULT_ADDRESS: Final = "127.0.0.1:5555"
 _FIRST_PROFILING_FIELD: Final = 1001
 _LAST_PROFILING_FIELD: Final = 1099
@@ -37,28 +30,6 @@ _STALE_INTERVALS: Final = 3
 # Every DCGM field of the catalogue: its metric's key and the factor to base units. A metric that has several fields
 # takes the first that has a value.
 _FIELDS: Final = {name.field_id: (metric.key, name.scale) for metric in CATALOG for name in metric.dcgm}
-
-
-@dataclass(frozen=True, slots=True)
-class Bindings:
-    """NVIDIA's Python modules for DCGM, or objects like them."""
-
-    pydcgm: Any
-    structs: Any
-    agent: Any
-    fields: Any
-
-
-def load_bindings(paths: Iterable[str] = BINDINGS) -> Bindings:
-    """NVIDIA's modules, which no package registry has. Raises BackendError."""
-    for path in paths:
-        if Path(path).is_dir() and path not in sys.path:
-            sys.path.append(path)
-    try:
-        modules = [importlib.import_module(name) for name in ("pydcgm", "dcgm_structs", "dcgm_agent", "dcgm_fields")]
-    except (ImportError, OSError) as error:
-        raise BackendError(f"DCGM: no Python bindings ({error}); install datacenter-gpu-manager-4-core") from error
-    return Bindings(*modules)
 
 
 class DcgmBackend:
@@ -98,7 +69,7 @@ class DcgmBackend:
     def connect(cls, address: str | None, *, interval: float) -> DcgmBackend:
         """A backend for the host engine at an address, the default one if None. Raises BackendError."""
         target = address or DEFAULT_ADDRESS
-        _knock(target)
+        knock(target)
         from exporter.nvml import NvmlBackend  # noqa: PLC0415  NVML is optional here
 
         nvml = None
@@ -339,17 +310,3 @@ def _name(series: Any) -> str:
 
 def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def _knock(address: str) -> None:
-    """Whether anybody listens; DCGM's own connect takes seconds to give up. Raises BackendError."""
-    try:
-        if "/" in address:
-            with socket.socket(socket.AF_UNIX) as client:
-                client.settimeout(0.5)
-                client.connect(address)
-            return
-        host, _, port = address.partition(":")
-        socket.create_connection((host, int(port or 5555)), timeout=0.5).close()
-    except (OSError, ValueError) as error:
-        raise BackendError(f"DCGM at {address}: {error}; start nv-hostengine, or use --backend nvml") from error

@@ -17,6 +17,7 @@ from exporter.nvml_probe import CardProbe
 
 _XID_CRITICAL: Final = 8
 _NO_INSTANCE: Final = 0xFFFFFFFF
+_PATIENCE_SECONDS: Final = 5.0
 _T = TypeVar("_T")
 
 
@@ -31,6 +32,8 @@ class NvmlBackend:
         self._handles: dict[str, Any] = {}
         self._event_set: Any = None
         self._lock = threading.Lock()
+        # Held while a thread waits for events: the library must not be shut down, nor the set freed, under it.
+        self._waiting = threading.Lock()
         self.driver_version = ""
         self._start()
 
@@ -132,17 +135,21 @@ class NvmlBackend:
                     self._api.nvmlDeviceRegisterEvents(handle, _XID_CRITICAL, event_set)
             except pynvml.NVMLError:
                 continue
-        # The old set is not freed: a thread may be waiting on it, and NVML frees it at shutdown.
-        self._event_set = event_set
+        old, self._event_set = self._event_set, event_set
+        if old is not None and self._waiting.acquire(timeout=_PATIENCE_SECONDS):
+            with contextlib.suppress(pynvml.NVMLError):
+                self._api.nvmlEventSetFree(old)
+            self._waiting.release()
 
     def wait_for_xids(self, timeout_seconds: float) -> list[XidEvent]:
         """XIDs that arrived; waits up to the timeout for the first."""
+        with self._waiting:
+            return self._wait(int(timeout_seconds * 1000))
+
+    def _wait(self, timeout: int) -> list[XidEvent]:
         events: list[XidEvent] = []
         event_set = self._event_set
-        if event_set is None:
-            return events
-        timeout = int(timeout_seconds * 1000)
-        while True:
+        while event_set is not None:
             try:
                 event = self._api.nvmlEventSetWait_v2(event_set, timeout)
             except pynvml.NVMLError:
@@ -152,6 +159,7 @@ class NvmlBackend:
                 instance = None if event.gpuInstanceId >= _NO_INSTANCE else str(event.gpuInstanceId)
                 events.append(XidEvent(uuid, int(event.eventData), instance))
             timeout = 0
+        return events
 
     def _uuid_of(self, handle: Any) -> str | None:
         # A card that was just lost no longer tells its UUID, but its handle is one of those known.
@@ -162,15 +170,28 @@ class NvmlBackend:
 
     def reopen(self) -> None:
         """Start the driver library afresh, so that a card that came back is seen."""
-        self.close()
+        if not self._close():
+            raise BackendError("NVML: a wait for events hangs, so the library can't be started afresh")
         self._start()
 
     def close(self) -> None:
-        """Release the library; errors are of no use any more."""
-        with self._lock:
-            self._probes, self._handles, self._event_set = {}, {}, None
-        with contextlib.suppress(pynvml.NVMLError):
-            self._api.nvmlShutdown()
+        """Release the library, unless a call hangs in it."""
+        self._close()
+
+    def _close(self) -> bool:
+        if not self._waiting.acquire(timeout=_PATIENCE_SECONDS):
+            return False
+        try:
+            with self._lock:
+                probes = [probe for _, probe in self._probes.values()]
+                self._probes, self._handles, self._event_set = {}, {}, None
+            for probe in probes:
+                probe.close()
+            with contextlib.suppress(pynvml.NVMLError):
+                self._api.nvmlShutdown()
+        finally:
+            self._waiting.release()
+        return True
 
 
 def mig_profile(name: str) -> str:

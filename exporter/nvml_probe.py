@@ -87,7 +87,7 @@ class CardProbe:
         """Everything in one pass. Raises DeviceLost when the card answers nothing any more."""
         now = self._clock()
         reading = Reading(self._device)
-        if self._gpm is not None:
+        if self._gpm is not None and self._profiling:
             reading.values.update(self._gpm_values(self._gpm, now))
         self._calls = self._run_calls(self._calls, self._handle, reading.values)
         self._read_fields(reading.values, now)
@@ -96,7 +96,7 @@ class CardProbe:
         for name, (handle, calls) in self._instances.items():
             values = reading.instance_values.setdefault(name, {})
             self._instances[name] = (handle, self._run_calls(calls, handle, values))
-            if name in self._instance_gpm:
+            if name in self._instance_gpm and self._profiling:
                 values.update(self._gpm_values(self._instance_gpm[name], now))
         self._read_processes(reading)
         derive(reading.values)
@@ -108,7 +108,8 @@ class CardProbe:
         try:
             return sampler.read(now)
         except pynvml.NVMLError as error:
-            self._check(error)
+            if not self._check(error):
+                self._profiling = False  # no permission: see docs/exporter.md
             return {}
 
     def _run_calls(self, calls: list[Call], handle: Any, values: dict[str, float]) -> list[Call]:

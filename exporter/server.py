@@ -15,7 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from exporter.web_config import PasswordChecker, WebSettings
+from exporter.passwords import PasswordChecker
+from exporter.web_config import WebSettings
 
 _LOG = logging.getLogger(__name__)
 _MAX_HEAD: Final = 16 << 10

@@ -17,14 +17,8 @@
 
 from __future__ import annotations
 
-import ctypes
-import ctypes.util
 import difflib
-import hashlib
-import hmac
-import os
 import re
-import secrets
 import ssl
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -47,6 +41,7 @@ _CLIENT_AUTH: Final = {
     "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
     "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
 }
+_CURVES: Final = {"CurveP256": "prime256v1", "CurveP384": "secp384r1", "CurveP521": "secp521r1", "X25519": "X25519"}
 _BCRYPT: Final = re.compile(r"\$2[abxy]?\$\d\d\$[./A-Za-z0-9]{53}")
 
 
@@ -61,6 +56,9 @@ class TlsSettings:
     allowed_sans: tuple[str, ...] = ()
     min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
     max_version: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED
+    ciphers: str = ""
+    curve: str = ""
+    server_chooses: bool = True
 
     def context(self) -> ssl.SSLContext:
         """A server context. Raises ConfigError."""
@@ -68,6 +66,12 @@ class TlsSettings:
         context.minimum_version, context.maximum_version = self.min_version, self.max_version
         self.load_certificates(context)
         context.verify_mode = self.client_auth
+        if not self.server_chooses:
+            context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+        if self.ciphers:
+            context.set_ciphers(self.ciphers)
+        if self.curve:
+            context.set_ecdh_curve(self.curve)
         if self.client_ca_file is not None:
             try:
                 context.load_verify_locations(cafile=str(self.client_ca_file))
@@ -140,16 +144,44 @@ def _tls(section: Any, path: Path) -> TlsSettings:
     authority = section.get("client_ca_file")
     if _CLIENT_AUTH[auth] != ssl.CERT_NONE and not authority:
         raise ConfigError(f"{where}.client_ca_file", f"is needed by {auth}")
-    versions = [_version(section.get(key, default), f"{where}.{key}")
-                for key, default in (("min_version", "TLS12"), ("max_version", "TLS13"))]  # fmt: skip
+    low = _version(section.get("min_version", "TLS12"), f"{where}.min_version")
+    high = _version(section.get("max_version", "TLS13"), f"{where}.max_version")
     return TlsSettings(
         path.parent / section["cert_file"],
         path.parent / section["key_file"],
         path.parent / authority if authority else None,
         _CLIENT_AUTH[auth],
         tuple(map(str, section.get("client_allowed_sans") or ())),
-        *versions,
+        low,
+        high,
+        _ciphers(section.get("cipher_suites") or [], f"{where}.cipher_suites"),
+        _curve(section.get("curve_preferences") or [], f"{where}.curve_preferences"),
+        bool(section.get("prefer_server_cipher_suites", True)),
     )
+
+
+def _ciphers(names: list[Any], where: str) -> str:
+    """Go's names of TLS 1.2 suites as OpenSSL's; those of TLS 1.3 are always on, in both."""
+    converted = []
+    for name in map(str, names):
+        if "_WITH_" not in name:
+            continue
+        text = name.removeprefix("TLS_").replace("_WITH_", "_").replace("AES_", "AES").replace("_CBC", "")
+        converted.append(text.replace("_POLY1305_SHA256", "_POLY1305").replace("_", "-"))
+    try:
+        if converted:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(":".join(converted))
+    except ssl.SSLError as error:
+        raise ConfigError(where, f"none of {', '.join(map(str, names))} is known here") from error
+    return ":".join(converted)
+
+
+def _curve(names: list[Any], where: str) -> str:
+    if not names:
+        return ""
+    if len(names) > 1 or names[0] not in _CURVES:
+        raise ConfigError(where, f"{', '.join(map(str, names))} is not served", f"give one of {', '.join(_CURVES)}")
+    return _CURVES[names[0]]
 
 
 def _version(name: Any, where: str) -> ssl.TLSVersion:
@@ -167,57 +199,3 @@ def _users(section: Any, path: Path) -> dict[str, str]:
                 f"{path}: basic_auth_users.{name}", "is no bcrypt hash", "make one with `htpasswd -nB NAME`"
             )
     return {str(name): str(hashed) for name, hashed in section.items()}
-
-
-class PasswordChecker:
-    """Checks basic-auth credentials; one that was right once is known again without bcrypt's long work."""
-
-    def __init__(self, users: dict[str, str]) -> None:
-        self._users = users
-        self._key = secrets.token_bytes(32)
-        self._proven: dict[str, bytes] = {}
-        if users:
-            self._crypt = _bcrypt_function()
-
-    def known(self, user: str, password: str) -> bool:
-        """Whether the credentials were found right before; quick."""
-        proven = self._proven.get(user)
-        return proven is not None and hmac.compare_digest(proven, self._digest(user, password))
-
-    def check(self, user: str, password: str) -> bool:
-        """Whether the credentials are right; takes a tenth of a second, so call it off the event loop."""
-        # An unknown user costs the same time as a known one.
-        hashed = self._users.get(user) or next(iter(self._users.values()))
-        right = hmac.compare_digest(self._crypt(password.encode(), hashed.encode()), hashed.encode())
-        if right and user in self._users:
-            self._proven[user] = self._digest(user, password)
-            return True
-        return False
-
-    def _digest(self, user: str, password: str) -> bytes:
-        return hmac.new(self._key, f"{user}\0{password}".encode(), hashlib.sha256).digest()
-
-
-def _bcrypt_function() -> Any:
-    """The bcrypt of the package of that name, else from the system's libcrypt (libxcrypt has it)."""
-    try:
-        import bcrypt  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
-    except ImportError:
-        name = ctypes.util.find_library("crypt") or "libcrypt.so.1"
-    else:
-        return bcrypt.hashpw
-    try:
-        library = ctypes.CDLL(name, use_errno=True)
-    except OSError as error:
-        raise ConfigError("basic_auth_users", f"bcrypt is not there ({error})", "pip install bcrypt") from error
-    library.crypt_r.restype = ctypes.c_char_p
-
-    def crypt(password: bytes, salt: bytes) -> bytes:
-        # libxcrypt's crypt_data is 32 KiB; zeroed memory is its initial state.
-        scratch = ctypes.create_string_buffer(1 << 17)
-        return library.crypt_r(password, salt, scratch) or os.urandom(8)  # a refused salt matches nothing
-
-    probe = b"$2b$04$abcdefghijklmnopqrstuu"
-    if not crypt(b"probe", probe).startswith(probe[:7]):
-        raise ConfigError("basic_auth_users", "this system's libcrypt has no bcrypt", "pip install bcrypt")
-    return crypt

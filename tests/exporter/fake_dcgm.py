@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from exporter.catalog import BY_KEY, CATALOG
-from exporter.dcgm import Bindings
+from exporter.dcgm_bindings import Bindings
 from exporter.fleet import FakeCard, FakeFleet
 
 FE_GPU, FE_GPU_I = 1, 4

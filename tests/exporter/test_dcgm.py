@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.dcgm import DcgmBackend, load_bindings
+from exporter.dcgm import DcgmBackend
+from exporter.dcgm_bindings import load_bindings
 from exporter.devices import BackendError, DeviceLost, XidEvent
 from exporter.fake_nvml import FakeNvml
 from exporter.fleet import FakeFleet, parse_fleet

@@ -24,14 +24,15 @@ from typing import Any
 import pytest
 
 from exporter.errors import ConfigError
+from exporter.passwords import PasswordChecker
 from exporter.server import BadRequest, Request, Response, Server, parse_request
-from exporter.web_config import PasswordChecker, WebSettings, load_web_config
+from exporter.web_config import WebSettings, load_web_config
 from tests.exporter.conftest import Clock
 
 
 def bcrypt(password: str) -> str:
     """A bcrypt hash made by the system's own library."""
-    from exporter.web_config import _bcrypt_function
+    from exporter.passwords import _bcrypt_function
 
     return _bcrypt_function()(password.encode(), b"$2b$04$abcdefghijklmnopqrstuu").decode()  # type: ignore[no-any-return]
 
@@ -248,6 +249,17 @@ def test_old_tls_is_refused(start: Start, certificates: Path) -> None:
     assert https(port, tls(certificates)) == 200
 
 
+def test_cipher_suites_have_gos_names(certificates: Path) -> None:
+    config = SERVER + (
+        "  cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256]\n"
+        "  curve_preferences: [CurveP384]\n  max_version: TLS12\n  prefer_server_cipher_suites: false\n"
+    )
+    settings = web_config(certificates, config).tls
+    assert settings is not None
+    enabled = {suite["name"] for suite in settings.context().get_ciphers() if suite["protocol"] != "TLSv1.3"}
+    assert enabled == {"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305"}
+
+
 def basic(user: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
@@ -286,6 +298,8 @@ def test_a_password_is_remembered_without_being_kept() -> None:
         ),
         ("tls_server_config: {cert_file: a, key_file: b, min_version: TLS10}", "use TLS12 or TLS13"),
         ("basic_auth_users: {p: secret}", "no bcrypt hash"),
+        ("tls_server_config: {cert_file: a, key_file: b, cipher_suites: [TLS_X_WITH_Y]}", "TLS_X_WITH_Y is known"),
+        ("tls_server_config: {cert_file: a, key_file: b, curve_preferences: [CurveP1]}", "CurveP1 is not served"),
         ("a: [", "not YAML"),
     ],
 )
