@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from exporter.main import main
+
+ROOT = Path(__file__).parents[2]
+FLEET = "gpus:\n  - {model: Tesla T4, count: 2, load: 0.5}\n"
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Path:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(FLEET)
+    return path
+
+
+def test_one_pass_to_stdout(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--fake", str(fleet), "--once", "--node-name", "n1", "--dcgm-names"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(
+        r'^gpuledger_power_watts\{node="n1",gpu="0",uuid="GPU-[^"]+",model="Tesla T4"\} \d', out, re.MULTILINE
+    )
+    assert "DCGM_FI_DEV_GPU_TEMP{" in out
+
+
+def test_static_owners_are_shares_and_labels(fleet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    owners = tmp_path / "owners.yaml"
+    owners.write_text(
+        "owners:\n- {device: 0, workload: wall, user: ada}\n- {device: 1, job: 1}\n- {device: 1, job: 2}\n"
+    )
+    assert main(["--fake", str(fleet), "--once", "--static-owners", str(owners), "--owner-labels"]) == 0
+    out = capsys.readouterr().out
+    shares = re.findall(
+        r'^gpuledger_owner_share_ratio\{.*gpu="(\d)".*?((?:user|hpc_job)="\w+").*\} (\S+)$', out, re.MULTILINE
+    )
+    assert shares == [("0", 'user="ada"', "1.0"), ("1", 'hpc_job="1"', "0.5"), ("1", 'hpc_job="2"', "0.5")]
+    watts = re.findall(r'^gpuledger_power_watts\{.*gpu="(\d)"(.*)\}', out, re.MULTILINE)
+    assert ['workload="wall"' in rest for _, rest in watts] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--fake", "nowhere.yaml"], 2, "nowhere.yaml: cannot be read"),
+        (["--listen", "9836", "--fake", "{fleet}"], 2, "--listen 9836: HOST:PORT was expected"),
+        (["--owners", "lsf", "--fake", "{fleet}"], 2, "'lsf' is no source"),
+        (["--owners", "static", "--fake", "{fleet}"], 2, "--static-owners FILE"),
+        (["--web-config", "no.yml", "--fake", "{fleet}"], 2, "no.yml: cannot be read"),
+        (["--counters", "no.csv", "--fake", "{fleet}"], 2, "no.csv: cannot be read"),
+        (["--backend", "nvml"], 1, "use --fake FLEET.yaml"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    fleet: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], status: int, message: str
+) -> None:
+    filled = [argument.replace("{fleet}", str(fleet)) for argument in arguments]
+    assert main([*filled, "--once"]) == status
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+@pytest.mark.parametrize("interval", ["0", "2h", "soon"])
+def test_an_interval_is_a_time(fleet: Path, capsys: pytest.CaptureFixture[str], interval: str) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--fake", str(fleet), "--interval", interval])
+    assert stopped.value.code == 2
+    assert "interval" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gpus: [{modle: T4}]", "gpus[0]: unknown key 'modle'"),
+        ("gpus: [{values: {power: 3}}]", "gpus[0].values: unknown metric 'power'"),
+        ("gpus: [{faults: [{kind: fire}]}]", "unknown kind 'fire'"),
+        ("cards: []", "a list `gpus` was expected"),
+        ("gpus: [", "not YAML"),
+    ],
+)
+def test_a_wrong_fleet_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(text)
+    assert main(["--fake", str(path), "--once"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_port_in_use_is_one_line(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert main(["--fake", str(fleet), "--listen", f"127.0.0.1:{taken.getsockname()[1]}"]) == 1
+    assert "choose another with --listen" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_running_exporter_answers_and_stops_when_told(fleet: Path, number: int) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "exporter.main", "--fake", str(fleet), "--listen", "127.0.0.1:0", "--interval", "1s"],
+        cwd=ROOT, stderr=subprocess.PIPE, text=True, env={**os.environ, "NODE_NAME": "from-env"},
+    )  # fmt: skip
+    assert process.stderr is not None
+    try:
+        address = re.search(r"http://\S+", process.stderr.readline())
+        assert address is not None
+        with urllib.request.urlopen(address[0], timeout=10) as answer:
+            assert answer.status == 200
+    finally:
+        process.send_signal(number)
+    assert process.wait(10) == 0
+    process.stderr.close()
