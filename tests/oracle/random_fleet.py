@@ -48,7 +48,7 @@ class Sample:
 
 @dataclass
 class Scene:
-    """What a random case is made of. Times are UTC milliseconds; `times` are the scrapes, records keep to [start, end)."""
+    """What a case is made of. Times are UTC milliseconds; `times` are the scrapes, records keep to [start, end)."""
 
     rng: Random
     active: frozenset[str]

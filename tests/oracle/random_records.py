@@ -125,7 +125,7 @@ def add_inventory(scene: Scene) -> None:
             nodes[gpu.node].append(gpu)
     for node, gpus in sorted(nodes.items()):
         owner = rng.choice(("", *TENANTS)) if scene.on("owner") else ""
-        span = rng.choice((",", f"{_utc(scene.start)},{_utc(scene.end)}"))
+        span = rng.choice((",", f"{_utc(scene.start)},{_utc(scene.times[-1] + 2 * scene.step)}"))
         slots = rng.choice(("3", "4")) if scene.on("slots") and gpus[0].kind == "slices" else ""
         style = rng.choice(("named", "nameless", "none")) if not slots else rng.choice(("named", "nameless"))
         if style == "named":
