@@ -179,7 +179,13 @@ def _fail_unexpectedly(error: Exception) -> int:
 
 def _missing_module(name: str) -> str:
     """Name the extra that brings a module: a node that has the exporter alone has nothing else."""
-    extras = {"altair": "app", "pandas": "app", "streamlit": "app", "grafanalib": "dashboards"}
+    extras = {
+        "altair": "app",
+        "pandas": "app",
+        "streamlit": "app",
+        "grafanalib": "dashboards",
+        "promql_parser": "dashboards",
+    }
     top = name.partition(".")[0]
     extra = extras.get(top, "pipelines")
     return f"this needs the Python module {top!r}, which is not installed: install gpuledger[{extra}]"

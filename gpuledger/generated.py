@@ -47,6 +47,18 @@ def verify(build: Build, out: Path, *, again: str) -> None:
     print(f"{out}: {len(names)} files, all as the configuration makes them")
 
 
+def report_faults(faults: Sequence[object]) -> None:
+    """Print each fault on a line of its own.
+
+    Raises:
+        WorkError: there is one; says how many.
+    """
+    for fault in faults:
+        print(fault)
+    if faults:
+        raise WorkError(f"{len(faults)} fault{'' if len(faults) == 1 else 's'} found; mend what is listed")
+
+
 def promtool_check(rules: Sequence[Path]) -> None:
     """Let Prometheus's own tool read rule files, where it is installed.
 

@@ -27,7 +27,8 @@ THIRD_PARTIES: Final = {
 OPTIONAL: Final = {
     "exporter/owners/kubernetes.py": {"grpc"},  # inside a function, where a kubelet is
     "exporter/owners/podresources.py": {"google"},  # loaded by it
-    "exporter/web_config.py": {"bcrypt"},  # where the system's libcrypt has none
+    "exporter/passwords.py": {"bcrypt"},  # where the system's libcrypt has none
+    "pipelines/promql/lint.py": {"promql_parser"},  # comes with [dashboards], whose queries it lints
 }
 """What single files may import of an extra that the rest of their wing does without."""
 

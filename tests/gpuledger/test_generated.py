@@ -60,3 +60,21 @@ def test_rules_that_prometheus_cannot_read_are_refused(tmp_path: Path) -> None:
     rules.write_text('groups: [{name: g, rules: [{record: r, expr: "sum("}]}]')
     with pytest.raises(WorkError, match="promtool refuses the rules"):
         generated.promtool_check([rules])
+
+
+OWN_RULE = """\
+groups:
+  - name: own
+    rules:
+      - {record: own:total, expr: 'sum(gpuledger_no_such_metric)'}
+"""
+
+
+def test_a_users_own_rules_are_linted(tmp_path: Path, capsys: Capture) -> None:
+    config, rules = tmp_path / "gpuledger.yaml", tmp_path / "own.rules.yml"
+    config.write_text("currency: USD\n")
+    rules.write_text(OWN_RULE)
+    assert cli.main(["alerts", "check", str(rules), "--config", str(config)]) == 1
+    out, err = capsys.readouterr()
+    assert "gpuledger_no_such_metric" in out
+    assert err == "gpuledger: 1 fault found; mend what is listed\n"
