@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
 import altair as alt
@@ -21,10 +22,10 @@ def hours_by_day(rows: pl.DataFrame, states: tuple[palette.State, ...]) -> alt.C
         rows: usage.state_days.
     """
     chart: alt.Chart = (
-        alt.Chart(_labelled(rows))
+        alt.Chart(labelled(rows))
         .mark_bar()
         .encode(
-            x=_day_axis(rows),
+            x=day_axis(rows),
             y=alt.Y("gpu_hours:Q", title="GPU-hours a day", stack="zero"),
             color=alt.Color(
                 "state:N",
@@ -47,7 +48,7 @@ def amounts(rows: pl.DataFrame, *, title: str, ink: str) -> alt.LayerChart:
     """Return one bar per name, longest first, with its amount written beside it.
 
     Args:
-        rows: ``name``, ``amount`` (for the length), ``text`` (as written).
+        rows: ``name``, ``amount`` (for the length), ``text`` (as written), and ``colour``, where it has a meaning.
         ink: colour of writing.
     """
     names = rows["name"].to_list()
@@ -56,7 +57,8 @@ def amounts(rows: pl.DataFrame, *, title: str, ink: str) -> alt.LayerChart:
         x=alt.X("amount:Q", title=title, axis=alt.Axis(grid=True, tickCount=5, format="~s")),
         tooltip=[alt.Tooltip("name:N", title="Name"), alt.Tooltip("text:N", title=title)],
     )
-    bars = base.mark_bar(color=palette.SERIES[0])
+    coloured = alt.Color("colour:N", scale=None) if "colour" in rows.columns else alt.value(palette.SERIES[0])
+    bars = base.mark_bar().encode(color=coloured)
     texts = base.mark_text(align="left", dx=4, color=ink).encode(text="text:N")
     layered: alt.LayerChart = (bars + texts).properties(height=alt.Step(28))
     return layered
@@ -72,10 +74,10 @@ def days(rows: pl.DataFrame, colours: dict[str, str], *, title: str) -> alt.Char
     names = list(colours)
     order = pl.DataFrame({"name": names, "order": range(len(names))}, schema={"name": pl.String, "order": pl.Int64})
     chart: alt.Chart = (
-        alt.Chart(_labelled(rows.join(order, on="name", how="inner")))
+        alt.Chart(labelled(rows.join(order, on="name", how="inner")))
         .mark_bar()
         .encode(
-            x=_day_axis(rows),
+            x=day_axis(rows),
             y=alt.Y("amount:Q", title=title, stack="zero", axis=alt.Axis(format="~s")),
             color=alt.Color(
                 "name:N",
@@ -95,12 +97,54 @@ def days(rows: pl.DataFrame, colours: dict[str, str], *, title: str) -> alt.Char
     return chart
 
 
-def _labelled(rows: pl.DataFrame) -> pl.DataFrame:
+def labelled(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows with their ``day`` as text, ``label``."""
     # Days as text: a browser would move a date to its own time zone.
     return rows.with_columns(label=pl.col("day").dt.strftime(_DAY)).drop("day")
 
 
-def _day_axis(rows: pl.DataFrame) -> alt.X:
+def day_axis(rows: pl.DataFrame) -> alt.X:
+    """Return the axis of the days in `rows`, a few of them named."""
     days_ = rows["day"].unique().sort().dt.strftime(_DAY).to_list()
     told = days_[:: max(1, -(-len(days_) // LABELS))]
     return alt.X("label:N", sort=days_, title=None, axis=alt.Axis(values=told, labelAngle=0, ticks=False))
+
+
+def gantt(rows: pl.DataFrame, *, order: list[str], colours: dict[str, str], bounds: list[str]) -> alt.Chart:
+    """Return who held what when: a line for each device, tenant or workload, a bar for each lease.
+
+    Args:
+        rows: ``line``, ``holder``, ``workload``, ``user``, ``start``, ``end`` (local, ISO 8601), ``from``, ``to`` (as
+            written); grain: lease.
+        order: of the lines, from the top.
+        bounds: start and end of the time axis.
+    """
+    lines = alt.Axis(labelLimit=220, labelOverlap=False, labelFontSize=10, ticks=False)
+    times = alt.Axis(format="%-d %b %H:%M")
+    chart: alt.Chart = (
+        alt.Chart(rows)
+        .mark_bar(cornerRadius=1)
+        .encode(
+            x=alt.X("start:T", title=None, scale=alt.Scale(domain=[_at(b) for b in bounds]), axis=times),
+            x2="end:T",
+            y=alt.Y("line:N", sort=order, title=None, axis=lines),
+            color=alt.Color(
+                "holder:N", scale=alt.Scale(domain=list(colours), range=list(colours.values())), legend=None
+            ),
+            tooltip=[
+                alt.Tooltip("workload:N", title="Workload"),
+                alt.Tooltip("holder:N", title="Tenant"),
+                alt.Tooltip("user:N", title="User"),
+                alt.Tooltip("line:N", title="On"),
+                alt.Tooltip("from:N", title="From"),
+                alt.Tooltip("to:N", title="To"),
+            ],
+        )
+        .properties(height=alt.Step(15))
+    )
+    return chart
+
+
+def _at(text: str) -> alt.DateTime:
+    at = datetime.fromisoformat(text)
+    return alt.DateTime(year=at.year, month=at.month, date=at.day, hours=at.hour, minutes=at.minute)

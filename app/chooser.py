@@ -33,7 +33,7 @@ def choose(files: LedgerFiles) -> Scope:
         month = _month(known, month_to_open(known.months, as_of))
     with other_at:
         other = _other(known, month)
-    return Scope(reader, known.currency, known.zone, as_of, month, other, tenant, known.tenants)
+    return Scope(reader, True, known.currency, known.zone, as_of, month, other, tenant, known.tenants)
 
 
 def _tenant(known: Contents) -> str | None:

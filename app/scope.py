@@ -61,11 +61,13 @@ class Scope:
 
     Attributes:
         reader: the file that it reads, and no other.
+        whole_fleet: whether that is the operator's file; else it is one tenant's.
         tenant: whose rows; None: the whole fleet.
         tenants: those in the file, by id, in file order.
     """
 
     reader: Reader
+    whole_fleet: bool
     currency: str
     zone: ZoneInfo
     as_of: datetime

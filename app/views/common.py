@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from decimal import Decimal
 from typing import Literal
 from urllib.parse import urlencode
@@ -66,13 +67,16 @@ def ink() -> str:
     return palette.INK_ON_DARK if st.context.theme.type == "dark" else palette.INK
 
 
-def hours_by_day(scope: Scope) -> None:
-    """Draw where the scope's GPU-hours went, day by day."""
+def hours_by_day(scope: Scope, only: Collection[str] = ()) -> None:
+    """Draw where the scope's GPU-hours went, day by day; `only` these states, by key."""
     rows = usage.state_days(scope, scope.month)
+    chosen = [s for s in palette.STATES if not only or s.key in only]
+    rows = rows.filter(pl.col("state").is_in([s.label for s in chosen]))
     present = set(rows.filter(pl.col("gpu_hours") > 0)["state"])
-    states = tuple(s for s in palette.STATES if s.label in present)
-    tables.legend((s.label, s.colour) for s in states)
-    st.altair_chart(charts.hours_by_day(rows, states), width="stretch")
+    states = tuple(s for s in chosen if s.label in present)
+    if states:
+        tables.legend((s.label, s.colour) for s in states)
+        st.altair_chart(charts.hours_by_day(rows, states), width="stretch")
 
 
 def days(rows: pl.DataFrame, colours: dict[str, str], *, title: str) -> None:

@@ -1,0 +1,89 @@
+"""Who held what, when: leases in a window of time, what is free now, and what is reserved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import polars as pl
+
+from app.scope import Scope
+from pipelines.instants import from_ms, to_ms
+from pipelines.periods import local_midnight
+
+ROWS: Final = 72
+"""Lines of a picture; more can't be told apart."""
+
+BARS: Final = """
+    -- grain: lease, within the window
+    SELECT coalesce(lease.node, 'unknown node') AS node, lease.device, lease.instance, lease.workload,
+           u.tenant, coalesce(lease."user", lease.slurm_user) AS "user",
+           greatest(lease.start, $since) AS start, least(lease."end", $until) AS "end",
+           lease.start AS whole_start, lease."end" AS whole_end
+    FROM lease JOIN (SELECT DISTINCT lease, tenant FROM lease_period) AS u ON u.lease = lease.id
+    WHERE lease.start < $until AND lease."end" > $since
+      AND ($tenant IS NULL OR u.tenant = $tenant) AND ($node IS NULL OR lease.node = $node)
+    ORDER BY lease.start, lease.id
+"""
+
+FREE: Final = """
+    -- grain: model, at the end of the data
+    WITH last AS (SELECT max("end") AS t FROM usage),
+    now AS (
+        SELECT cluster, device, model, state, sum(weight_num / weight_den) AS part
+        FROM usage, last WHERE "end" = last.t AND NOT spare GROUP BY ALL
+    )
+    SELECT coalesce(model, 'unknown model') AS model, sum(part) AS gpus,
+           coalesce(sum(part) FILTER (state = 'allocated'), 0) AS held,
+           coalesce(sum(part) FILTER (state = 'idle'), 0) AS idle,
+           coalesce(sum(part) FILTER (state NOT IN ('allocated', 'idle')), 0) AS other,
+           count(*) FILTER (state = 'idle' AND part = 1) AS whole_cards
+    FROM now GROUP BY ALL ORDER BY gpus DESC, model
+"""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Local days [first, first + days)."""
+
+    first: date
+    days: int
+    zone: ZoneInfo
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Start and end in ms."""
+        after = self.first + timedelta(days=self.days)
+        return to_ms(local_midnight(self.first, self.zone)), to_ms(local_midnight(after, self.zone))
+
+
+def bars(scope: Scope, window: Window, node: str | None) -> list[dict[str, Any]]:
+    """Return the leases in a window: node, device, workload, tenant, user, and times in ms cut to the window."""
+    since, until = window.bounds
+    return scope.reader.ask(BARS, {"since": since, "until": until, "tenant": scope.tenant, "node": node}).to_dicts()
+
+
+def nodes(scope: Scope) -> list[str]:
+    """Return the nodes with a lease in the month."""
+    return scope.reader.ask(
+        """SELECT DISTINCT node FROM device_day WHERE period = $period AND node IS NOT NULL
+        AND ($tenant IS NULL OR tenant = $tenant) ORDER BY node""",
+        {"period": scope.month.name, "tenant": scope.tenant},
+    )["node"].to_list()
+
+
+def free_now(scope: Scope) -> tuple[pl.DataFrame, datetime | None]:
+    """Return what is held and free at the end of the data, in GPUs by model, and when that is."""
+    at = scope.reader.ask('SELECT max("end") FROM usage').item()
+    return scope.reader.ask(FREE), None if at is None else from_ms(at)
+
+
+def reservations(scope: Scope) -> list[dict[str, Any]]:
+    """Return reservations that touch the month or come later."""
+    return scope.reader.ask(
+        """SELECT id, tenant, model, gpus, epoch_ms(start) AS start, epoch_ms("end") AS "end" FROM reservation
+        WHERE epoch_ms("end") > $since AND ($tenant IS NULL OR tenant = $tenant) ORDER BY start, id""",
+        {"since": to_ms(scope.month.start), "tenant": scope.tenant},
+    ).to_dicts()

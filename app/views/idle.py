@@ -1,0 +1,201 @@
+"""Idle and reclaimable: capacity that nobody held, and what was held without being used, in money."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, Final
+
+import altair as alt
+import polars as pl
+import streamlit as st
+
+from app import charts, tables, words
+from app.accounts import ZERO, Place, places
+from app.palette import BUSY, IDLE, QUIET, STRANDED
+from app.scope import Scope
+from app.shares import lines
+from app.views.common import ink, scope_of_page
+
+IDLE_BELOW: Final = 0.05
+"""Mean busy ratio below which a lease counts as idle: the idle signature of DCGM's engine activity."""
+WORTH_HOURS: Final = 2.0
+"""Observed GPU-hours from which on a lease is worth a look: sites warn and cancel after two hours at 0%."""
+NODES: Final = 40
+ROWS: Final = 500
+
+IDLE_LEASES: Final = """
+    -- grain: lease
+    SELECT lease.workload, u.tenant, coalesce(lease."user", lease.slurm_user) AS "user", lease.node,
+           lease.device, lease.instance, lease.model, lease."end" >= $reached AS running,
+           u.gpu_hours, u.busy_gpu_hours / u.busy_observed_gpu_hours AS busy,
+           u.busy_observed_gpu_hours / u.gpu_hours AS coverage,
+           u.on_demand_weight * (1 - u.busy_gpu_hours / u.busy_observed_gpu_hours) AS worth
+    FROM lease_period AS u JOIN lease ON lease.id = u.lease
+    WHERE u.period = $period AND ($tenant IS NULL OR u.tenant = $tenant)
+      AND u.busy_observed_gpu_hours >= $hours AND u.busy_gpu_hours < $below * u.busy_observed_gpu_hours
+    ORDER BY running DESC, worth DESC NULLS LAST, workload, lease.id
+"""
+
+
+def show() -> None:
+    """Draw the page."""
+    scope = scope_of_page()
+    found = _idle_leases(scope)
+    parts = _parts(scope)
+    _answer(scope, parts, found)
+    _bars(scope, parts)
+    st.header("Held and idle")
+    _leases(scope, found)
+    if scope.whole_fleet and scope.tenant is None:
+        st.header("Where capacity stood idle")
+        _heatmap(scope)
+
+
+def _parts(scope: Scope) -> list[tuple[str, str, Decimal]]:
+    """Return what could be had back, as (name, colour, worth at the on-demand price)."""
+    parts = []
+    if scope.whole_fleet and scope.tenant is None:
+        by_key: dict[str, Place] = {p.key: p for p in places(scope, scope.month)}
+        parts = [
+            ("Idle: nobody held it", IDLE.colour, by_key["idle"].cost if "idle" in by_key else ZERO),
+            ("Stranded by MIG layouts", STRANDED.colour, by_key["stranded"].cost if "stranded" in by_key else ZERO),
+        ]
+    else:
+        owed = lines(scope, scope.month).values()
+        parts = [("Reserved and not used, as billed", IDLE.colour, sum((t["unused"] for t in owed), ZERO))]
+    waste = scope.reader.ask(
+        """SELECT sum(waste) FROM tenant_period WHERE period = $period AND ($tenant IS NULL OR tenant = $tenant)""",
+        {"period": scope.month.name, "tenant": scope.tenant},
+    ).item()
+    return [*parts, ("Held by tenants and not busy", QUIET.colour, ZERO if waste is None else Decimal(waste))]
+
+
+def _answer(scope: Scope, parts: list[tuple[str, str, Decimal]], found: list[dict[str, Any]]) -> None:
+    total = sum((worth for _, _, worth in parts), ZERO)
+    st.title(f"{scope.month.label}: {words.literal(words.money(total, scope.currency))} could be had back")
+    running = [row for row in found if row["running"]]
+    said = "No lease of two GPU-hours or more was idle throughout."
+    if found:
+        said = (
+            f"**{len(found):,}** leases of two GPU-hours or more were busy less than {words.share(IDLE_BELOW)} of the "
+            f"time; **{len(running):,}** of them still held their GPUs when the ledger was last brought up to date."
+        )
+    st.markdown(f"{said} Amounts are at the on-demand price.")
+
+
+def _bars(scope: Scope, parts: list[tuple[str, str, Decimal]]) -> None:
+    rows = [(name, float(worth), words.amount(worth, scope.currency), colour) for name, colour, worth in parts]
+    frame = pl.DataFrame(rows, schema=["name", "amount", "text", "colour"], orient="row")
+    st.altair_chart(charts.amounts(frame, title=scope.currency, ink=ink()), width="stretch")
+
+
+def _idle_leases(scope: Scope) -> list[dict[str, Any]]:
+    reached = scope.reader.ask('SELECT coalesce(max("end"), 0) FROM lease').item()
+    return scope.reader.ask(
+        IDLE_LEASES,
+        {
+            "period": scope.month.name,
+            "tenant": scope.tenant,
+            "hours": WORTH_HOURS,
+            "below": IDLE_BELOW,
+            "reached": reached,
+        },
+    ).to_dicts()
+
+
+def _leases(scope: Scope, found: list[dict[str, Any]]) -> None:
+    if not found:
+        st.info("None. What is held is used, or isn't observed: see coverage on the Data page.")
+        return
+    frame = pl.DataFrame(
+        [
+            (
+                "holds it now" if row["running"] else "ended",
+                row["workload"],
+                scope.tenant_name(row["tenant"]),
+                row["user"],
+                row["node"],
+                f"{row['device']}/{row['instance']}" if row["instance"] else row["device"],
+                row["gpu_hours"],
+                100 * row["busy"],
+                row["worth"],
+            )
+            for row in found[:ROWS]
+        ],
+        schema={
+            "state": pl.String, "workload": pl.String, "tenant": pl.String, "user": pl.String, "node": pl.String,
+            "device": pl.String, "gpu_hours": pl.Float64, "busy": pl.Float64, "worth": pl.Float64,
+        },
+        orient="row",
+    )  # fmt: skip
+    st.dataframe(
+        frame,
+        hide_index=True,
+        placeholder=words.UNKNOWN,
+        height=min(35 * (frame.height + 1) + 3, 460),
+        column_config={
+            "state": "Now",
+            "workload": "Workload",
+            "tenant": "Tenant",
+            "user": "User",
+            "node": "Node",
+            "device": "Device",
+            "gpu_hours": st.column_config.NumberColumn("GPU-hours", format="%,.1f"),
+            "busy": st.column_config.NumberColumn("Busy", format="%.1f%%"),
+            "worth": st.column_config.NumberColumn(
+                f"Worth, {scope.currency}", format=words.money_format(scope.currency)
+            ),
+        },
+    )
+    if len(found) > ROWS:
+        st.caption(f"The {ROWS:,} dearest of {len(found):,}.")
+
+
+def _heatmap(scope: Scope) -> None:
+    rows = scope.reader.ask(
+        """WITH worst AS (
+            SELECT node FROM device_day WHERE period = $period AND state = 'idle'
+            GROUP BY node ORDER BY sum(gpu_hours) DESC, node LIMIT $nodes
+        )
+        SELECT day, coalesce(node, 'unknown node') AS node, coalesce(sum(gpu_hours) FILTER (state = 'idle'), 0) AS idle,
+               coalesce(sum(gpu_hours) FILTER (state = 'idle'), 0) / sum(gpu_hours) AS part
+        FROM device_day WHERE period = $period AND node IN (FROM worst) GROUP BY ALL ORDER BY day, node""",
+        {"period": scope.month.name, "nodes": NODES},
+    )
+    if not rows.height:
+        st.info("Nothing stood idle in this month.")
+        return
+    chart: alt.Chart = (
+        alt.Chart(charts.labelled(rows))
+        .mark_rect()
+        .encode(
+            x=charts.day_axis(rows),
+            y=alt.Y("node:N", title=None, axis=alt.Axis(labelLimit=220)),
+            color=alt.Color(
+                "part:Q",
+                scale=alt.Scale(domain=[0, 0.5, 1], range=[BUSY.colour, "#F2EFE6", IDLE.colour], interpolate="rgb"),
+                legend=alt.Legend(title="Idle share", format=".0%", orient="top"),
+            ),
+            tooltip=[
+                alt.Tooltip("label:N", title="Day"),
+                alt.Tooltip("node:N", title="Node"),
+                alt.Tooltip("part:Q", title="Idle", format=".1%"),
+                alt.Tooltip("idle:Q", title="Idle GPU-hours", format=",.1f"),
+            ],
+        )
+        .properties(height=alt.Step(22))
+    )
+    st.altair_chart(chart, width="stretch")
+    models = scope.reader.ask(
+        """SELECT coalesce(model, 'unknown model') AS model, sum(gpu_hours) FILTER (state = 'idle') AS idle,
+            sum(gpu_hours) AS capacity, sum(on_demand_weight) FILTER (state = 'idle') AS worth
+        FROM device_day WHERE period = $period GROUP BY ALL ORDER BY worth DESC NULLS LAST, model""",
+        {"period": scope.month.name},
+    )
+    tables.sums(
+        ["Model", "Idle GPU-hours", "of its capacity"],
+        [
+            (m["model"], words.hours(m["idle"] or 0.0), words.share(m["idle"] or 0.0, m["capacity"]))
+            for m in models.iter_rows(named=True)
+        ],
+    )
