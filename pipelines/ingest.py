@@ -6,8 +6,9 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Final
 
 import polars as pl
 
@@ -15,6 +16,10 @@ from exporter.errors import SourceError
 from pipelines.config import Config, Source
 from pipelines.ledger import Import, Ledger
 from pipelines.sources import read
+
+STORED_LATE: Final = timedelta(minutes=10)
+"""How far back a live source is asked again: a scrape is stamped when it starts and stored when it has ended, up to
+its timeout later, and remote writers lag behind by minutes."""
 
 
 @dataclass
@@ -36,22 +41,33 @@ class Ingested:
             self.findings[finding.code] = self.findings.get(finding.code, 0) + finding.count
 
 
-def ingest(ledger: Ledger, sources: Iterable[Source], config: Config, *, configured: bool, now: datetime) -> Ingested:
+def ingest(
+    ledger: Ledger,
+    sources: Iterable[Source],
+    config: Config,
+    *,
+    configured: bool,
+    now: datetime,
+    failed: list[SourceError] | None = None,
+) -> Ingested:
     """Read what is new of each source into the ledger.
+
+    Args:
+        failed: takes the errors of sources that can't be read, and the others are read all the same; None: the first
+            such error is raised.
 
     Raises:
         SourceError: a source can't be read; those before it are in.
     """
     done = Ingested()
     for source in sources:
-        entry, until = (_live(ledger, source, config, now) if source.kind == "prometheus" else (None, None))
-        if source.kind != "prometheus":
-            import_id = content_id(source, config)
-            known = ledger.is_newest(import_id, source.kind, source.written) if configured else ledger.knows(import_id)
-            if known:
-                done.unchanged += 1
-                continue
-            entry = Import(import_id, source.kind, source.written, configured, read(source, config))
+        try:
+            entry, until = _new(ledger, source, config, configured=configured, now=now)
+        except SourceError as error:
+            if failed is None:
+                raise
+            failed.append(error)
+            continue
         if entry is None:
             done.unchanged += 1
             continue
@@ -60,18 +76,37 @@ def ingest(ledger: Ledger, sources: Iterable[Source], config: Config, *, configu
     return done
 
 
-def _live(ledger: Ledger, source: Source, config: Config, now: datetime) -> tuple[Import | None, datetime | None]:
+def _new(
+    ledger: Ledger, source: Source, config: Config, *, configured: bool, now: datetime
+) -> tuple[Import | None, datetime | None]:
+    """Return what a source holds that the ledger doesn't, None where there is nothing, and its new watermark."""
+    if source.kind == "prometheus":
+        return _live(ledger, source, config, now), now
+    import_id = content_id(source, config)
+    known = ledger.is_newest(import_id, source.kind, source.written) if configured else ledger.knows(import_id)
+    if known:
+        return None, None
+    return Import(import_id, source.kind, source.written, configured, read(source, config)), None
+
+
+def _live(ledger: Ledger, source: Source, config: Config, now: datetime) -> Import | None:
     """Read what a live source has stored since it was read last."""
     since = ledger.watermark(source.written)
     if since is not None and since >= now:
-        return None, None
-    batch = read(source, config, None if since is None else (since, now))
+        return None
     if since is None:
+        batch = read(source, config)
         # The whole store was read; what is stamped later than now belongs to the next pass.
         batch.samples = batch.samples.filter(pl.col("time") < now)
+    else:
+        batch = read(source, config, (since, now))
+        late = ledger.unseen(read(source, config, (since - STORED_LATE, since)).samples, source.written)
+        batch.samples = pl.concat([batch.samples, late], how="diagonal")
+    if batch.samples.is_empty() and not batch.findings:
+        return None
     name = f"{source.written} {since.isoformat() if since else 'start'} {now.isoformat()}"
     import_id = hashlib.sha256(f"{name}\0{source.cluster}".encode()).hexdigest()
-    return Import(import_id, source.kind, source.written, True, batch), now
+    return Import(import_id, source.kind, source.written, True, batch)
 
 
 def content_id(source: Source, config: Config) -> str:

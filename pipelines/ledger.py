@@ -87,6 +87,20 @@ class Ledger:
         found = self._connection.execute("SELECT max(until) FROM watermark WHERE source = ?", [source]).fetchone()
         return found[0] if found else None
 
+    def unseen(self, samples: pl.DataFrame, source: str) -> pl.DataFrame:
+        """Return those of a source's samples that no import of it holds."""
+        if samples.is_empty():
+            return samples
+        first = samples["time"].min()
+        paths = self._connection.execute(
+            "SELECT DISTINCT path FROM lake_part JOIN imported ON id = import_id"
+            " WHERE source = ? AND day >= CAST(? AS DATE) ORDER BY path",
+            [source, first],
+        ).fetchall()
+        stored = lake.read(self.folder / LAKE_NAME, [path for (path,) in paths]).filter(pl.col("time") >= first)
+        ours, theirs = (pl.concat([a, b.clear()], how="diagonal") for a, b in ((samples, stored), (stored, samples)))
+        return ours.join(theirs, on=ours.columns, how="anti", nulls_equal=True)
+
     def add(self, entry: Import, at: datetime, *, until: datetime | None = None) -> None:
         """Take in what a source yielded, whole or not at all.
 

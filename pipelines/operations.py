@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from exporter.errors import ConfigError, LedgerError, UsageError
+from exporter.errors import ConfigError, LedgerError, SourceError, UsageError, WorkError
 from pipelines.config import Config, Source, load
 from pipelines.ingest import Ingested, ingest
 from pipelines.instants import from_ms
@@ -48,7 +48,7 @@ def replay(directory: Path, *, start: datetime | None = None, end: datetime | No
 
     Raises:
         UsageError: the configuration or the window is wrong.
-        WorkError: a source can't be read.
+        WorkError: a source can't be read, or all of them together hold nothing.
     """
     config = load(directory / "gpuledger.yaml")
     window = _window(config, start, end)
@@ -59,8 +59,16 @@ def replay(directory: Path, *, start: datetime | None = None, end: datetime | No
             metered = _meter(ledger, config, window, now)
             within = window or metered.span
             if within is None:
-                raise UsageError(f"{directory}: its sources hold no sample and no allocation; there is no period to report on")
+                raise WorkError(
+                    f"{directory}: its sources hold no sample and no allocation{_because(metered)}; look at its files,"
+                    " or say what to report on with --from and --to"
+                )
         return report_on(metered, config, within, as_of=from_ms(within[1]))
+
+
+def _because(metered: Metered) -> str:
+    """Return what was found wrong with sources that gave nothing."""
+    return f" ({metered.findings[0].count} × {metered.findings[0].detail})" if metered.findings else ""
 
 
 def import_files(config: Config, kind: str, paths: Sequence[Path]) -> RunResult:
@@ -77,11 +85,30 @@ def import_files(config: Config, kind: str, paths: Sequence[Path]) -> RunResult:
 
 
 def run_once(config: Config) -> RunResult:
-    """Do one pass: ingest what is new, roll up, rate, publish."""
+    """Do one pass: ingest what is new, roll up, rate, publish.
+
+    Raises:
+        WorkError: a source can't be read (what the others have is published all the same), or the ledger is held by
+            another process.
+    """
+    failed: list[SourceError] = []
     with open_ledger(config.ledger, "gpuledger run") as ledger:
         now = datetime.now(UTC)
-        done = ingest(ledger, config.sources, config, configured=True, now=now)
-        return _finish(ledger, config, done, now)
+        done = ingest(ledger, config.sources, config, configured=True, now=now, failed=failed)
+        if failed and len(failed) == len(config.sources):
+            raise _joined(failed)
+        result = _finish(ledger, config, done, now)
+    if failed:
+        raise _joined(failed)
+    return result
+
+
+def _joined(failed: Sequence[SourceError]) -> SourceError:
+    """Return the first source's error, which says how many more there are."""
+    first = failed[0]
+    if len(failed) == 1:
+        return first
+    return SourceError(first.source, first.what, f"{first.mend}; {len(failed) - 1} more sources can't be read either")
 
 
 def report(
