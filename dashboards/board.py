@@ -11,6 +11,7 @@ from grafanalib import core as grafana
 from dashboards import variables
 from dashboards.finish import DATASOURCE
 from dashboards.panels import Row
+from pipelines.config import Config
 
 Audience = Literal["operators", "tenants", "management"]
 
@@ -20,23 +21,22 @@ TIMES: Final = "${__url_time_range}"
 _ALERTS: Final = 'ALERTS{alertstate="firing",audience=~"platform|tenant"}'
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Context:
-    """What boards take from the configuration.
+    """What boards are made from.
 
     Args:
-        currency: ISO 4217 code of money.
+        config: currency, energy terms and what the exporters' own pods are called.
         app: address of the web app.
-        carbon_kg_per_kwh: None: not configured.
-        price_per_kwh: None: not configured.
-        pue: energy of the building per energy of its machines.
     """
 
-    currency: str
+    config: Config
     app: str
-    carbon_kg_per_kwh: float | None = None
-    price_per_kwh: float | None = None
-    pue: float = 1.0
+
+    @property
+    def currency(self) -> str:
+        """ISO 4217 code of money."""
+        return self.config.currency
 
 
 @dataclass(frozen=True, slots=True)

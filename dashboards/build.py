@@ -39,7 +39,7 @@ def build(
     Raises:
         OSError: a file can't be written.
     """
-    context = context_of(config, app)
+    context = Context(config, app)
     boards = [make(context) for make in BOARDS]
     texts = {f"dashboards/{b.audience}/{b.uid}.json": as_text(model(b, context)) for b in boards}
     texts["provisioning/dashboards/gpuledger.yml"] = _yaml(_providers(boards, at))
@@ -51,19 +51,6 @@ def build(
         path.write_text(text, encoding="utf-8")
         paths.append(path)
     return paths
-
-
-def context_of(config: Config, app: str) -> Context:
-    """What the boards take from the configuration."""
-    energy = config.energy
-    carbon, price = energy.carbon_g_per_kwh, energy.price_per_kwh
-    return Context(
-        currency=config.currency,
-        app=app,
-        carbon_kg_per_kwh=None if carbon is None else float(carbon / 1000),
-        price_per_kwh=None if price is None else float(price),
-        pue=float(energy.pue),
-    )
 
 
 def model(board: Board, context: Context) -> dict[str, Any]:

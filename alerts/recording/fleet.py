@@ -9,7 +9,7 @@ from alerts.rule import RecordingRule
 from alerts.stock import Stock
 from exporter.catalog import PREFIX
 from pipelines.promql.expressions import by, labelled
-from pipelines.promql.normalise import BOARD, DEVICE, of_boards
+from pipelines.promql.normalise import BOARD, DEVICE, boards, of_boards
 from pipelines.promql.recorded import (
     BUSY,
     COVERAGE,
@@ -33,7 +33,7 @@ _MODEL: Final = ("cluster", "model")
 
 def fleet(stock: Stock) -> Iterator[RecordingRule]:
     """Counts, power and coverage."""
-    cards = f"group by {by(*BOARD, *_NODE[1:], 'model')} ({IDENTITY})"
+    cards = boards()
     silent = f"({PREFIX}device_up == 0)"
     yield RecordingRule(NODE_PRESENT, f"count by {by(*_NODE)} ({cards} unless on {by(*BOARD)} {silent})")
     yield RecordingRule(NODE_EXPECTED, _expected())
@@ -47,7 +47,7 @@ def fleet(stock: Stock) -> Iterator[RecordingRule]:
     held = f"sum by {by(*_MODEL)} ({HELD})"
     yield RecordingRule(MODEL_HELD, f"{held} or 0 * {MODEL_CAPACITY}")
     # What a MIG layout can't hand out is not free.
-    holdable = f"sum by {by(*_MODEL)} ({WEIGHT} or on {by(*DEVICE)} {IDENTITY})"
+    holdable = f"sum by {by(*_MODEL)} (topk by {by(*DEVICE)} (1, {WEIGHT} or on {by(*DEVICE)} {IDENTITY}))"
     yield RecordingRule(MODEL_FREE, f"clamp_min({holdable} - on {by(*_MODEL)} {MODEL_HELD}, 0)")
     holding = f"group by {by(*DEVICE)} ({HELD})"
     seen = f"count by (cluster) ({holding} and on {by(*DEVICE)} {BUSY})"

@@ -44,7 +44,7 @@ def holders(config: Config, stock: Stock) -> Iterator[RecordingRule]:
         # Slices that nobody holds are free: a card's share is of all its slices.
         both = f'label_replace({held}, "of", "held", "", "") or label_replace({SLOTS}, "of", "slots", "", "")'
         held = f"max by {by(*DEVICE)} ({both})"
-    size = f"({WEIGHT} or on {by(*DEVICE)} {IDENTITY})"
+    size = f"topk by {by(*DEVICE)} (1, {WEIGHT} or on {by(*DEVICE)} {IDENTITY})"
     yield RecordingRule(
         HELD,
         f"{parts} / on {by(*DEVICE)} group_left () {held} * on {by(*DEVICE)} group_left {by(*DEVICE_IDENTITY)} {size}",

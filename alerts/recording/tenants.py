@@ -86,7 +86,11 @@ def _classes(reservations: bool, quotas: bool) -> Iterator[RecordingRule]:
     yield RecordingRule(BY_CLASS, spot, {"class": "spot"})
     if reservations:
         yield RecordingRule(BY_CLASS, used, {"class": "reserved"})
-    beyond = f'({held} - on {_MODELS} ({BY_CLASS}{{class="reserved"}} or 0 * {held}) > 0)' if reservations else held
+    beyond = (
+        f'({held} - on {_MODELS} ({BY_CLASS}{{class="reserved"}} or on {_MODELS} 0 * {held}) > 0)'
+        if reservations
+        else held
+    )
     # With a quota, what fits its rest is on demand; without one, what exceeds an active reservation is overflow.
     free = f"({beyond} unless on (tenant) {QUOTA})" if quotas else beyond
     if reservations:
@@ -98,5 +102,5 @@ def _classes(reservations: bool, quotas: bool) -> Iterator[RecordingRule]:
         fits = f"clamp_max({rest} / on (tenant) sum by (tenant) ({beyond}), 1)"
         limited.append(f"{beyond} * on (tenant) group_left () ({fits})")
     yield RecordingRule(BY_CLASS, " or ".join([*limited, free]), {"class": "on_demand"})
-    taken = f'({BY_CLASS}{{class="on_demand"}} or 0 * {held})'
+    taken = f'({BY_CLASS}{{class="on_demand"}} or on {_MODELS} 0 * {held})'
     yield RecordingRule(BY_CLASS, f"{beyond} - on {_MODELS} {taken} > 0", {"class": "overflow"})

@@ -214,7 +214,9 @@ def _key(node: Any) -> Labels | None:
 
 def _key_of_aggregate(node: Any) -> Labels | None:
     operator = str(node.op)
-    if operator in _PICKING or (node.modifier and node.modifier.type == promql.AggModifierType.Without):
+    if operator in _PICKING:
+        return frozenset(node.modifier.labels) if node.modifier and _is_one(node.param) else None
+    if node.modifier and node.modifier.type == promql.AggModifierType.Without:
         return None
     named = frozenset(node.modifier.labels) if node.modifier else frozenset()
     return named | ({node.param.val} if operator == "count_values" else set())
@@ -238,11 +240,24 @@ def _key_of_binary(node: Any) -> Labels | None:
         return _key(node.rhs if _is_number(node.lhs) else node.lhs)
     left, right = _key(node.lhs), _key(node.rhs)
     if str(node.op) == "or":
-        return None if left is None or right is None else left | right
+        return None if left is None or right is None else left | right | _unlike(node)
     if str(node.op) in _SET_OPERATORS:
         return left
     card = node.modifier.card if node.modifier else None
     return right if card == promql.VectorMatchCardinality.OneToMany else left
+
+
+def _unlike(node: Any) -> Labels:
+    """Where the sides of a plain ``or`` differ in their labels, both give a series for one key."""
+    if node.modifier is not None and node.modifier.matching is not None:
+        return frozenset()
+    walker = _Linter(())
+    left, right = walker.labels(node.lhs), walker.labels(node.rhs)
+    return frozenset() if left == right else frozenset({"side of its `or`"})
+
+
+def _is_one(node: Any) -> bool:
+    return isinstance(node, promql.NumberLiteral) and node.val == 1
 
 
 def _is_number(node: Any) -> bool:

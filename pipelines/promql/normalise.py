@@ -67,13 +67,23 @@ def _valid(metric: Metric, scale: float) -> str:
     return low + (f" <= {number(metric.maximum / scale)}" if isfinite(metric.maximum) else "")
 
 
+def boards(*matchers: str) -> str:
+    """Each card once, with node, gpu and model, for the cards whose identity fits the matchers."""
+    # A card that changes its host or layout has two identities for as long as samples look back: one is picked.
+    cards = f"group by {by(*BOARD, *BOARD_IDENTITY)} ({selector(IDENTITY.name, *matchers)})"
+    return f"topk by {by(*BOARD)} (1, {cards})"
+
+
+def devices(*matchers: str) -> str:
+    """Each device once, with its identity."""
+    return f"topk by {by(*DEVICE)} (1, {selector(IDENTITY.name, *matchers)})"
+
+
 def of_boards(key: str, *matchers: str) -> str:
-    """A metric per card, with node, gpu and model, for the cards whose identity fits the matchers."""
-    who = f"group by {by(*BOARD, *BOARD_IDENTITY)} ({selector(IDENTITY.name, *matchers)})"
-    return f"{reading(key, BOARD)} * on {by(*BOARD)} group_left {by(*BOARD_IDENTITY)} {who}"
+    """A metric per card, with node, gpu and model."""
+    return f"{reading(key, BOARD)} * on {by(*BOARD)} group_left {by(*BOARD_IDENTITY)} {boards(*matchers)}"
 
 
 def of_devices(key: str, *matchers: str) -> str:
     """A metric per device (a MIG instance where there are some), with its identity."""
-    joined = f"group_left {by(*DEVICE_IDENTITY)} {selector(IDENTITY.name, *matchers)}"
-    return f"{reading(key, DEVICE)} * on {by(*DEVICE)} {joined}"
+    return f"{reading(key, DEVICE)} * on {by(*DEVICE)} group_left {by(*DEVICE_IDENTITY)} {devices(*matchers)}"
