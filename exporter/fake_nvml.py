@@ -181,7 +181,7 @@ class FakeNvml:
         status._obj.bThresholdExceeded = self._raw(card, "sram_threshold_exceeded")  # noqa: SLF001
         return 0
 
-    def nvmlDeviceGetComputeRunningProcesses(self, card: FakeCard) -> list[Any]:
+    def nvmlDeviceGetComputeRunningProcesses_v3(self, card: FakeCard) -> list[Any]:
         self._answers(card)
         return [
             SimpleNamespace(

@@ -22,7 +22,27 @@ class Call:
 
 
 def _one(key: str, function: str, *arguments: object) -> Call:
-    return Call((key,), lambda api, handle: (getattr(api, function)(handle, *arguments),))
+    return Call((key,), lambda api, handle: (_function(api, function)(handle, *arguments),))
+
+
+def _function(api: Any, *names: str) -> Callable[..., Any]:
+    """The first of these that the bindings have; old bindings lack what old drivers lack."""
+    for name in names:
+        found: Callable[..., Any] | None = getattr(api, name, None)
+        if found is not None:
+            return found
+    raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+
+
+def versioned(api: Any, name: str, handle: Any) -> Any:
+    """The newest version of a function that driver and bindings both have (unversioned wrappers refuse the others)."""
+    for version in ("_v3", "_v2"):
+        try:
+            return _function(api, name + version)(handle)
+        except pynvml.NVMLError as error:
+            if error.value != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+                raise
+    raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
 
 
 def _utilization(api: Any, handle: Any) -> tuple[float, ...]:
@@ -32,14 +52,14 @@ def _utilization(api: Any, handle: Any) -> tuple[float, ...]:
 
 def _engine(key: str, function: str) -> Call:
     # These return [percent, sampling period].
-    return Call((key,), lambda api, handle: (getattr(api, function)(handle)[0],))
+    return Call((key,), lambda api, handle: (_function(api, function)(handle)[0],))
 
 
 def _memory(api: Any, handle: Any) -> tuple[float | None, ...]:
     try:
         info = api.nvmlDeviceGetMemoryInfo(handle, pynvml.nvmlMemory_v2)
     except pynvml.NVMLError as error:
-        if error.value not in {pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH}:
+        if error.value not in {pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, 25}:  # 25: argument version mismatch
             raise
         # Drivers before 510 count reserved memory as used and don't say how much it is.
         info = api.nvmlDeviceGetMemoryInfo(handle)
@@ -56,8 +76,17 @@ def _mig_mode(api: Any, handle: Any) -> tuple[float, ...]:
     return (api.nvmlDeviceGetMigMode(handle)[0],)
 
 
+def _throttle_reasons(api: Any, handle: Any) -> tuple[float, ...]:
+    try:
+        return (_function(api, "nvmlDeviceGetCurrentClocksEventReasons")(handle),)
+    except pynvml.NVMLError as error:
+        if error.value != pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+            raise
+        return (api.nvmlDeviceGetCurrentClocksThrottleReasons(handle),)  # its name in drivers before 535
+
+
 def _sram_threshold(api: Any, handle: Any) -> tuple[float, ...]:
-    status = pynvml.c_nvmlEccSramErrorStatus_v1_t()
+    status = _function(pynvml, "c_nvmlEccSramErrorStatus_v1_t")()
     status.version = pynvml.nvmlEccSramErrorStatus_v1
     api.nvmlDeviceGetSramEccErrorStatus(handle, ctypes.byref(status))
     return (status.bThresholdExceeded,)
@@ -106,7 +135,7 @@ BOARD_CALLS: Final = (
     _one("sm_clock_maximum_hertz", "nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_SM),
     _one("memory_clock_maximum_hertz", "nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_MEM),
     _one("performance_state", "nvmlDeviceGetPerformanceState"),
-    _one("throttle_reasons_bitmask", "nvmlDeviceGetCurrentClocksEventReasons"),
+    Call(("throttle_reasons_bitmask",), _throttle_reasons),
     _one("pcie_link_generation", "nvmlDeviceGetCurrPcieLinkGeneration"),
     _one("pcie_link_generation_maximum", "nvmlDeviceGetMaxPcieLinkGeneration"),
     _one("pcie_link_width", "nvmlDeviceGetCurrPcieLinkWidth"),

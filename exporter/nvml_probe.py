@@ -13,26 +13,29 @@ from exporter import gpm
 from exporter.catalog import BY_KEY, CATALOG
 from exporter.counters import Unwrapper
 from exporter.devices import Device, DeviceLost, Process, Reading
-from exporter.nvml_calls import BOARD_CALLS, INSTANCE_CALLS, Call
+from exporter.nvml_calls import BOARD_CALLS, INSTANCE_CALLS, Call, versioned
 
+# nvmlReturn_t by number, since older bindings lack names of the newer ones.
 _LOST: Final = {
-    pynvml.NVML_ERROR_GPU_IS_LOST,
-    pynvml.NVML_ERROR_GPU_NOT_FOUND,
-    pynvml.NVML_ERROR_UNINITIALIZED,
-    pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+    1,  # uninitialized
+    9,  # driver not loaded
+    15,  # GPU is lost
+    18,  # the driver was replaced under the library
+    28,  # GPU not found
 }
 _UNSUPPORTED: Final = {
-    pynvml.NVML_ERROR_NOT_SUPPORTED,
-    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
-    pynvml.NVML_ERROR_INVALID_ARGUMENT,
-    pynvml.NVML_ERROR_NO_PERMISSION,
-    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
-    pynvml.NVML_ERROR_DEPRECATED,
-    pynvml.NVML_ERROR_VGPU_ECC_NOT_SUPPORTED,
+    2,  # invalid argument
+    3,  # not supported
+    4,  # no permission
+    13,  # function not found
+    22,  # vGPU without ECC
+    25,  # argument version mismatch
+    26,  # deprecated
 }
 _FIELDS: Final = {metric.nvml_field: metric for metric in CATALOG if metric.nvml_field is not None}
 # Totals over all links are asked for with this scope.
 _ALL_LINKS: Final = 0xFFFFFFFF
+_NO_INSTANCE: Final = 0xFFFFFFFF
 _ALL_LINK_FIELDS: Final = {138, 139}
 
 _WRAPPING: Final = {
@@ -177,12 +180,25 @@ class CardProbe:
         if not self._processes_readable:
             return
         try:
-            running = self._api.nvmlDeviceGetComputeRunningProcesses(self._handle)
+            found = self._running(self._handle, None)
         except pynvml.NVMLError as error:
-            self._processes_readable = self._check(error)
-            return
-        reading.processes = tuple(_process(entry) for entry in running)
-        reading.values["compute_processes"] = len(running)
+            if not self._check(error) and not self._instances:
+                self._processes_readable = False
+                return
+            # Without privileges a card in MIG mode tells only those of its instances.
+            found = {}
+            for name, (handle, _) in self._instances.items():
+                with contextlib.suppress(pynvml.NVMLError):
+                    found.update(self._running(handle, name))
+        reading.processes = tuple(found.values())
+        reading.values["compute_processes"] = len(found)
+
+    def _running(self, handle: Any, instance: str | None) -> dict[int, Process]:
+        """Processes by PID, clients of an MPS server among them."""
+        entries = list(versioned(self._api, "nvmlDeviceGetComputeRunningProcesses", handle))
+        with contextlib.suppress(pynvml.NVMLError):
+            entries += versioned(self._api, "nvmlDeviceGetMPSComputeRunningProcesses", handle)
+        return {int(entry.pid): _process(entry, instance) for entry in entries}
 
     def _check(self, error: pynvml.NVMLError) -> bool:
         """Whether a failed call is worth making again. Raises DeviceLost."""
@@ -226,7 +242,8 @@ def _field_number(answer: Any) -> float:
     return float(getattr(answer.value, _MEMBERS[answer.valueType]))
 
 
-def _process(entry: Any) -> Process:
-    instance = getattr(entry, "gpuInstanceId", None)
-    named = instance is not None and instance < 0xFFFFFFFF
-    return Process(int(entry.pid), entry.usedGpuMemory, str(instance) if named else None)
+def _process(entry: Any, instance: str | None) -> Process:
+    told = getattr(entry, "gpuInstanceId", None)
+    if told is not None and told < _NO_INSTANCE:
+        instance = str(told)
+    return Process(int(entry.pid), entry.usedGpuMemory, instance)
