@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Final, Literal
 
 from pipelines.fleet import Device, Fleet
@@ -122,7 +123,7 @@ class _Card:
         """Return the card's parts, in order of time."""
         edges = self._edges()
         result: list[Part] = []
-        for start, end in zip(edges, edges[1:], strict=False):
+        for start, end in pairwise(edges):
             self._advance(start)
             if not contains(self._card.exists, start):
                 continue
@@ -136,11 +137,13 @@ class _Card:
             weights = self._layout(present)
             for dev in present:
                 result += self._device(dev, weights[dev], start, end)
-            stranded = 1 - sum(weights.values())
+            stranded = 1 - sum(weights.values(), Fraction(0))
             if stranded:
                 result.append(Part(self._card.dev, "stranded", NO_LEASE, start, end, stranded))
             for number in self._holding[self._card.dev]:
-                self._counts.conflicts.add((self._card.device, f"{self._leases[number].workload} and its MIG instances"))
+                self._counts.conflicts.add(
+                    (self._card.device, f"{self._leases[number].workload} and its MIG instances")
+                )
         return result
 
     def _edges(self) -> list[int]:
@@ -208,7 +211,7 @@ class _Card:
             shares = {n: Fraction(1, len(open_to)) for n in open_to}
         if self._split and len(open_to) > 1:
             shares = self._by_measure(dev, shares, t)
-        shares |= {n: share for n, share in stated.items() if share is not None}
+        shares |= stated
         held = sum(shares.values(), Fraction(0))
         return {n: s / held for n, s in shares.items()} if held > 1 else shares
 
@@ -263,7 +266,11 @@ def take_down(
         if missing:
             hours = float(missing) / 3_600_000
             findings.append(
-                Finding("conflicting_owner", 1, f"{record.workload or 'down'}: {hours:.6g} GPU-hours down beyond what is free")
+                Finding(
+                    "conflicting_owner",
+                    1,
+                    f"{record.workload or 'down'}: {hours:.6g} GPU-hours down beyond what is free",
+                )
             )
     return _cut_alike(parts, cut), fell
 
@@ -299,7 +306,7 @@ def _take(parts: list[Part], fleet: Fleet, record: Record) -> tuple[list[Part], 
     ]
     missing = Fraction(0)
     ordered = sorted(parts, key=lambda p: (order[p.state], fleet.devices[p.dev].key, p.dev))
-    for a, b in zip(edges, edges[1:], strict=False):
+    for a, b in pairwise(edges):
         left = record.gpus
         for p in ordered:
             if p.start > a or p.end < b:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Final, Literal
 
 from pipelines.intervals import Interval
@@ -138,7 +139,7 @@ class _Sweep:
         cuts = self._edges
         waiting = sorted(range(len(self._segments)), key=lambda n: self._segments[n].start, reverse=True)
         active: list[int] = []
-        for start, end in zip(cuts, cuts[1:], strict=False):
+        for start, end in pairwise(cuts):
             active = [n for n in active if self._segments[n].end > start]
             joined = False
             while waiting and self._segments[waiting[-1]].start <= start:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import polars as pl
 
@@ -12,6 +13,7 @@ from pipelines.leases import Lease
 from pipelines.observations import Observations
 from pipelines.quality import Scrapes
 from pipelines.tables import Finding
+
 
 @dataclass
 class Device:
@@ -117,7 +119,9 @@ def seen_fleet(scrapes: Scrapes, seen: Observations) -> Fleet:
     for device in fleet.devices:
         if device.model is None:
             device.model = fleet.devices[device.card].model
-    changes = seen.timeline.filter(pl.col("free_slices").ne_missing(pl.col("free_slices").shift(1).over("dev").fill_null(0)))
+    changes = seen.timeline.filter(
+        pl.col("free_slices").ne_missing(pl.col("free_slices").shift(1).over("dev").fill_null(0))
+    )
     for dev, t, count in changes.select("dev", "t", "free_slices").iter_rows():
         fleet.devices[dev].free_slices.append((t, count))
     fleet.hulls = {card: (start, end) for card, start, end in seen.hulls.iter_rows()}
@@ -153,7 +157,7 @@ def lay_out(fleet: Fleet, seen: Observations) -> dict[int, list[Interval]]:
 
 
 def _layout_changes(fleet: Fleet, seen: Observations) -> pl.DataFrame:
-    """Return the scrapes of cards in MIG mode (``card``, ``t``, ``dev``, ``reach``) at the edges of equal, unbroken ones."""
+    """Return ``card``, ``t``, ``dev``, ``reach`` of the scrapes of cut cards, at the edges of equal, unbroken ones."""
     card_of = pl.DataFrame(
         [(dev, card) for card, devs in fleet.instances.items() for dev in [card, *devs]],
         schema={"dev": pl.Int32, "card": pl.Int32},
@@ -207,10 +211,14 @@ def exist(
         if card.dev not in listed and card.dev not in fleet.hulls:
             card.exists = union([*card.exists, (lease.start, lease.end)])
     if missing and fleet.hulls:
-        findings.append(Finding("missing_device", len(missing), f"listed, never sampled: {', '.join(sorted(missing)[:3])}"))
+        findings.append(
+            Finding("missing_device", len(missing), f"listed, never sampled: {', '.join(sorted(missing)[:3])}")
+        )
     if unlisted:
         findings.append(
-            Finding("unlisted_device", len(unlisted), f"sampled, not in the inventory: {', '.join(sorted(unlisted)[:3])}")
+            Finding(
+                "unlisted_device", len(unlisted), f"sampled, not in the inventory: {', '.join(sorted(unlisted)[:3])}"
+            )
         )
 
 
@@ -274,7 +282,7 @@ def _add_spare(fleet: Fleet, rows: list[dict[str, object]]) -> None:
         cards = [fleet.devices[dev] for dev in row["cards"]]  # type: ignore[attr-defined]
         edges = sorted({start, end, *(x for c in cards for i in c.exists for x in i if start < x < end)})
         free: list[list[Interval]] = [[] for _ in range(gpus)]
-        for a, b in zip(edges, edges[1:], strict=False):
+        for a, b in pairwise(edges):
             there = sum(any(s <= a < e for s, e in c.exists) for c in cards)
             for ordinal in range(min(there, gpus), gpus):
                 free[ordinal].append((a, b))

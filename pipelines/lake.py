@@ -45,10 +45,12 @@ def write(folder: Path, samples: pl.DataFrame) -> list[Part]:
         ["cluster", "day"], as_dict=True, include_key=False
     )
     for (cluster, day), rows in sorted(days.items(), key=lambda item: (str(item[0][0]), str(item[0][1]))):
-        ordered = rows.with_columns(cluster=pl.lit(cluster, pl.String)).sort(ORDER, nulls_last=False, maintain_order=True)
+        ordered = rows.with_columns(cluster=pl.lit(cluster, pl.String)).sort(
+            ORDER, nulls_last=False, maintain_order=True
+        )
         relative = f"cluster={quote(str(cluster), safe='')}/day={day}"
         path = _write_part(folder, relative, ordered)
-        parts.append(Part(str(cluster), day, path, ordered.height))  # type: ignore[arg-type]
+        parts.append(Part(str(cluster), day, path, ordered.height))
     return parts
 
 
@@ -67,7 +69,7 @@ def _write_part(folder: Path, relative: str, rows: pl.DataFrame) -> str:
         temporary.unlink(missing_ok=True)
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise LedgerError(
-            f"{target}: can't be written: {reason}; free space or mend the permissions and try again, nothing was changed"
+            f"{target}: can't be written: {reason}; nothing was changed: free space or mend the permissions, and try again"
         ) from None
     return f"{relative}/{name}.parquet"
 
@@ -83,7 +85,9 @@ def read(folder: Path, paths: Iterable[str]) -> pl.DataFrame:
         return pl.DataFrame(schema=SAMPLE_LABELS)
     for file in files:
         if not file.is_file():
-            raise LedgerError(f"{file}: a part of the lake is missing; restore it from a backup, or import its source again")
+            raise LedgerError(
+                f"{file}: a part of the lake is missing; restore it from a backup, or import its source again"
+            )
     try:
         return pl.concat((pl.read_parquet(file, hive_partitioning=False) for file in files), how="diagonal")
     except (OSError, pl.exceptions.PolarsError) as error:

@@ -169,9 +169,7 @@ def _placed(
     for demand in demands:
         placed += placement.place(demand)
     if placement.unplaced:
-        findings.append(
-            Finding("conflicting_owner", placement.unplaced, "; ".join(placement.unplaced_details[:3]))
-        )
+        findings.append(Finding("conflicting_owner", placement.unplaced, "; ".join(placement.unplaced_details[:3])))
     return placed
 
 
@@ -211,7 +209,9 @@ def _named_outages(outages: list[Record], fleet: Fleet, findings: list[Finding])
         for card in cards:
             down.setdefault(card, []).append((record.start, record.end))
     if unknown:
-        findings.append(Finding("missing_device", len(unknown), f"down, never sampled nor listed: {', '.join(unknown[:3])}"))
+        findings.append(
+            Finding("missing_device", len(unknown), f"down, never sampled nor listed: {', '.join(unknown[:3])}")
+        )
     return {card: union(intervals) for card, intervals in down.items()}
 
 
@@ -228,9 +228,7 @@ def _split(config: Config, scrapes: Scrapes) -> Split | None:
     if config.sharing.split == "even":
         return None
     column, scale = ("memory", 1) if config.sharing.split == "memory" else ("busy", PPB)
-    shared = (
-        scrapes.claims.group_by("dev", "t").len().filter(pl.col("len") > 1).select("dev").unique()
-    )
+    shared = scrapes.claims.group_by("dev", "t").len().filter(pl.col("len") > 1).select("dev").unique()
     rows = (
         scrapes.claims.join(shared, on="dev", how="semi")
         .filter(pl.col(column).is_not_null())
@@ -267,7 +265,8 @@ def _lease_table(leases: list[Lease], ids: list[str], fleet: Fleet) -> pl.DataFr
         device = fleet.devices[lease.dev]
         rows.append(
             (
-                lease_id, lease.cluster, lease.kind, lease.workload, lease.namespace, lease.pod, lease.pod_uid, lease.user,
+                lease_id, lease.cluster, lease.kind, lease.workload, lease.namespace, lease.pod, lease.pod_uid,
+                lease.user,
                 lease.tenant, lease.given_class, lease.slurm_account, lease.slurm_partition, lease.slurm_qos,
                 lease.slurm_user, lease.node or device.node, device.device, device.instance, device.model, lease.start,
                 lease.end, lease.whole_start if lease.whole_start is not None else lease.start, lease.guessed,

@@ -25,7 +25,7 @@ class Observations:
     """What is known of some cards, as intervals in ms.
 
     Attributes:
-        timeline: ``dev``, ``t``, ``reach``, ``node``, ``free_slices``: each scrape of a device and until when it stands.
+        timeline: ``dev``, ``t``, ``reach``, ``node``, ``free_slices``: a device's scrapes and until when each stands.
         presence: ``dev``, ``start``, ``end``: where a device was observed, joined where contiguous.
         hulls: ``card``, ``start``, ``end``: from a card's first sample to its last one's reach.
         busy: ``dev``, ``start``, ``end``, ``busy`` and the other RATIOS as whole billionths (Int64, null: not known).
@@ -54,7 +54,9 @@ def observe(scrapes: Scrapes, interval_ms: int | None) -> Observations:
         timeline=timeline.select("dev", "t", "reach", "node", "free_slices"),
         presence=joined(timeline.filter(~pl.col("frozen")).select("dev", start="t", end="reach"), ["dev"]),
         hulls=timeline.group_by("card").agg(start=pl.col("t").min(), end=pl.col("reach").max()).sort("card"),
-        busy=_busy(_mark_frozen(scrapes.series.join(card_of, on="dev").sort("dev", "t"), frozen), interval_ms, findings),
+        busy=_busy(
+            _mark_frozen(scrapes.series.join(card_of, on="dev").sort("dev", "t"), frozen), interval_ms, findings
+        ),
         energy=_energy(board, interval_ms, findings),
         findings=findings,
     )
@@ -97,7 +99,9 @@ def _frozen(board: pl.DataFrame, findings: list[Finding]) -> pl.DataFrame:
     An energy counter that has moved before can't stand still while the card draws power.
     """
     counter = board.filter(pl.col("energy_joules_total").is_not_null())
-    moved = (pl.col("energy_joules_total") != pl.col("energy_joules_total").shift(1).over("card")).fill_null(value=False)
+    moved = (pl.col("energy_joules_total") != pl.col("energy_joules_total").shift(1).over("card")).fill_null(
+        value=False
+    )
     powered = pl.col("power_watts") > 0
     runs = (
         counter.with_columns(run=moved.cast(pl.Int32).cum_sum().over("card"))
@@ -110,9 +114,7 @@ def _frozen(board: pl.DataFrame, findings: list[Finding]) -> pl.DataFrame:
             powered=powered.slice(1).sum(),
             off=(~powered).slice(1).any(),
         )
-        .filter(
-            (pl.col("powered") >= FROZEN_SCRAPES) & ~pl.col("off") & (pl.col("end") - pl.col("since") >= FROZEN_MS)
-        )
+        .filter((pl.col("powered") >= FROZEN_SCRAPES) & ~pl.col("off") & (pl.col("end") - pl.col("since") >= FROZEN_MS))
         .select("card", "start", "end")
         .sort("card", "start")
     )
@@ -125,8 +127,10 @@ def _mark_frozen(frame: pl.DataFrame, frozen: pl.DataFrame) -> pl.DataFrame:
     if not frozen.height:
         return frame.with_columns(frozen=pl.lit(value=False))
     spans = frozen.select("card", "start", frozen_until="end").sort("start")
-    marked = frame.with_row_index("order").sort("t").join_asof(
-        spans, left_on="t", right_on="start", by="card", strategy="backward", check_sortedness=False
+    marked = (
+        frame.with_row_index("order")
+        .sort("t")
+        .join_asof(spans, left_on="t", right_on="start", by="card", strategy="backward", check_sortedness=False)
     )
     return (
         marked.with_columns(frozen=(pl.col("t") <= pl.col("frozen_until")).fill_null(value=False))
@@ -151,15 +155,19 @@ def _busy(series: pl.DataFrame, interval_ms: int | None, findings: list[Finding]
     )
     if runs.height:
         findings.append(
-            Finding("contradicting_series", runs.height, "engine activity is 0 for an hour while GPU_UTIL is above: the latter counts")
+            Finding(
+                "contradicting_series",
+                runs.height,
+                "engine activity is 0 for an hour while GPU_UTIL is above: the latter counts",
+            )
         )
     rows = rows.join(runs, on=["dev", "run"], how="left", maintain_order="left")
     busy = pl.when(pl.col("contradicted").fill_null(value=False)).then(util).otherwise(pl.coalesce(engine, util))
     observed = ~pl.col("frozen")
     return rows.with_columns(busy=busy).select(
         "dev",
-        start="t",
-        end="reach",
+        pl.col("t").alias("start"),
+        pl.col("reach").alias("end"),
         *(pl.when(observed).then((pl.col(c) * PPB).round().cast(pl.Int64)).alias(c) for c in RATIOS),
         memory_used_bytes=pl.when(observed).then(pl.col("memory_used_bytes")),
     )
@@ -179,9 +187,13 @@ def _energy(board: pl.DataFrame, interval_ms: int | None, findings: list[Finding
     ).filter(pl.col("end").is_not_null())
     resets = pairs.filter(pl.col("increase") < 0).height
     if resets:
-        findings.append(Finding("counter_reset", resets, f"{resets} times an energy counter started again from its new value"))
+        findings.append(
+            Finding("counter_reset", resets, f"{resets} times an energy counter started again from its new value")
+        )
     joules = pl.when(pl.col("increase") < 0).then("after").otherwise("increase")
     metered = pairs.select("card", "start", "end", watts=joules / (pl.col("end") - pl.col("start")) * 1000)
-    unmetered = live.filter(pl.col("power_seen")).join(counter.select("card").unique(), on="card", how="anti").sort("card", "t")
+    unmetered = (
+        live.filter(pl.col("power_seen")).join(counter.select("card").unique(), on="card", how="anti").sort("card", "t")
+    )
     powered = _with_reach(unmetered, "card", interval_ms).select("card", start="t", end="reach", watts="power_watts")
     return pl.concat([metered, powered.filter(pl.col("watts").is_not_null())]).sort("card", "start")

@@ -131,7 +131,7 @@ def _held(
 
 
 def _split_scheduled(scrapes: Scrapes, scheduled: pl.DataFrame) -> tuple[pl.DataFrame, list[NamedRun]]:
-    """Take the claims of scheduled workloads out; inside a run of theirs they show a device, outside they name nobody."""
+    """Take the claims of scheduled workloads out: inside a run they show a device, outside they name nobody."""
     owners = scrapes.owners.with_columns(
         labelled_as=pl.when(pl.col("job").is_not_null())
         .then(pl.col("job"))
@@ -157,13 +157,17 @@ def _split_scheduled(scrapes: Scrapes, scheduled: pl.DataFrame) -> tuple[pl.Data
         .sort("dev", "first", "labelled_as")
         .iter_rows()
     ]
-    marks = inside.select("dev", "t").unique().select(
-        "dev",
-        "t",
-        owner=pl.lit(SOMEBODY_ELSE, pl.Int32),
-        slices=pl.lit(1, claims.schema["slices"]),
-        memory=pl.lit(None, pl.Float64),
-        busy=pl.lit(None, pl.Float64),
+    marks = (
+        inside.select("dev", "t")
+        .unique()
+        .select(
+            "dev",
+            "t",
+            owner=pl.lit(SOMEBODY_ELSE, pl.Int32),
+            slices=pl.lit(1, claims.schema["slices"]),
+            memory=pl.lit(None, pl.Float64),
+            busy=pl.lit(None, pl.Float64),
+        )
     )
     return pl.concat([claims, marks.select(claims.columns)]).sort("dev", "t", "owner"), runs
 
@@ -187,7 +191,13 @@ def _runs(timeline: pl.DataFrame, claims: pl.DataFrame) -> Iterator[_Run]:
     runs = (
         rows.with_columns(run=breaks.cum_sum())
         .group_by("run", maintain_order=True)
-        .agg(pl.col("dev").first(), pl.col("t").first(), pl.col("reach").last(), pl.col("node").first(), pl.col("named").first())
+        .agg(
+            pl.col("dev").first(),
+            pl.col("t").first(),
+            pl.col("reach").last(),
+            pl.col("node").first(),
+            pl.col("named").first(),
+        )
         .drop("run")
     )
     for dev, first, end, node, named in runs.iter_rows():

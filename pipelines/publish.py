@@ -124,7 +124,9 @@ def publish(config: Config, metered: Metered, *, made_from: str, as_of: datetime
         publication = Publication(sequence, as_of, made_from, fleet, tenants)
         _point(folder, publication)
     except OSError as error:
-        raise LedgerError(f"{folder}: can't publish: {error.strerror}; what was published before still stands") from None
+        raise LedgerError(
+            f"{folder}: can't publish: {error.strerror}; what was published before still stands"
+        ) from None
     _prune(folder, publication)
     return publication
 
@@ -145,9 +147,7 @@ def _rated(metered: Metered, config: Config, period: Period, as_of: datetime) ->
 Month = tuple[str, Rated, Report]
 
 
-def _fleet_tables(
-    metered: Metered, months: list[Month], config: Config, as_of: datetime
-) -> dict[str, pl.DataFrame]:
+def _fleet_tables(metered: Metered, months: list[Month], config: Config, as_of: datetime) -> dict[str, pl.DataFrame]:
     span = metered.span or (None, None)
     charges = _charges(months, config)
     reports = {name: report for name, _, report in months}
@@ -214,7 +214,9 @@ def _tenant_rows(config: Config) -> pl.DataFrame:
         for t in config.tenants
     ]
     schema = {
-        **dict.fromkeys(("id", "name", "parent", "cost_center", "tags", "budget_monthly", "budget_gpu_hours"), pl.String),
+        **dict.fromkeys(
+            ("id", "name", "parent", "cost_center", "tags", "budget_monthly", "budget_gpu_hours"), pl.String
+        ),
         "quota_gpus": pl.Int64,
     }
     return pl.DataFrame(rows, schema=schema, orient="row")
@@ -271,7 +273,7 @@ def _write(folder: Path, name: str, tables: Mapping[str, pl.DataFrame]) -> str:
 
 
 def _write_if_changed(
-    folder: Path, tenant: str, sequence: int, tables: Mapping[str, pl.DataFrame], before: Publication | None
+    folder: Path, tenant: str, tables: Mapping[str, pl.DataFrame], before: Publication | None
 ) -> str:
     """Publish a tenant's file unless its rows are those already published."""
     digest = hashlib.sha256()

@@ -40,12 +40,12 @@ class Scrapes:
         devices: ``dev`` (Int32), ``card`` (Int32, dev of the whole card), ``cluster``, ``device``, ``instance``,
             ``profile``, ``model``; the whole card always has a row.
         owners: ``owner`` (Int32), ``namespace``, ``pod``, ``pod_uid``, ``job``.
-        timeline: one row per device and scrape: ``dev``, ``t`` (ms), ``node``, ``free_slices`` (slices that are seen and
-            name no owner).
+        timeline: one row per device and scrape: ``dev``, ``t`` (ms), ``node``, ``free_slices`` (slices that are seen
+            and name no owner).
         claims: one row per device, scrape and owner named: ``dev``, ``t``, ``owner``, ``slices``, ``memory``, ``busy``
             (the last two only mean something where the exporter measures per owner).
-        series: one row per device and time: ``dev``, ``t``, the metrics of STAMPED_METRICS, and ``busy_seen``, whether a
-            busy metric was scraped at all, valid or not.
+        series: one row per device and time: ``dev``, ``t``, the metrics of STAMPED_METRICS, and ``busy_seen``,
+            whether a busy metric was scraped at all, valid or not.
         board: one row per card and time: ``card``, ``t``, ``energy_joules_total``, ``power_watts``, ``power_seen``.
         findings: what was dropped.
     """
@@ -67,7 +67,9 @@ def clean(samples: pl.DataFrame, *, exporter_pods: Sequence[str], interval_ms: i
         interval_ms: the configured scrape interval; None infers it per series and UTC day.
     """
     findings: list[Finding] = []
-    samples = samples.with_columns(pl.lit(None, pl.Float64).alias(c) for c in STAMPED_METRICS if c not in samples.columns)
+    samples = samples.with_columns(
+        pl.lit(None, pl.Float64).alias(c) for c in STAMPED_METRICS if c not in samples.columns
+    )
     series, number = series_of(samples)
     devices, owners, series = identify(series, exporter_pods)
     seen = samples.select(
@@ -76,6 +78,7 @@ def clean(samples: pl.DataFrame, *, exporter_pods: Sequence[str], interval_ms: i
         power_seen=pl.col("power_watts").is_not_null(),
     )
     rows = pl.concat([pl.DataFrame({"series": number}), seen, _valid(samples, findings)], how="horizontal")
+    findings += _xid_events(samples, rows.select("t", card=series["card"].gather(number)), devices)
     rows = _one_value_per_series(rows, findings)
     rows = rows.with_columns(series[c].gather(rows["series"]).alias(c) for c in ("dev", "card", "owner", "stream"))
     rows = _streams_merged(rows, interval_ms)
@@ -108,6 +111,21 @@ def _valid(samples: pl.DataFrame, findings: list[Finding]) -> pl.DataFrame:
     return samples.select(kept)
 
 
+def _xid_events(samples: pl.DataFrame, rows: pl.DataFrame, devices: pl.DataFrame) -> list[Finding]:
+    """Count XIDs: the gauge holds the last code for ever, so an event is a change to another code than 0."""
+    if "xid_last_code" not in samples.columns:
+        return []
+    codes = rows.with_columns(code=samples["xid_last_code"]).filter(pl.col("code").is_finite()).sort("card", "t")
+    events = (
+        codes.filter((pl.col("code") > 0) & pl.col("code").ne_missing(pl.col("code").shift(1).over("card")))
+        .join(devices.filter(pl.col("instance").is_null()).select("card", "device"), on="card")
+        .select(named=pl.format("XID {} on {}", pl.col("code").cast(pl.Int64), "device"))
+    )
+    named = events["named"].unique().sort().to_list()
+    more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+    return [Finding("xid_event", events.height, f"{', '.join(named[:3])}{more}")] if events.height else []
+
+
 def _key(number: str, time: str = "t") -> pl.Expr:
     """Return a number (of a series or device) and a time as one integer: grouping by it is many times faster."""
     return (pl.col(number).cast(pl.Int64) * (1 << KEY_SHIFT) + pl.col(time) + KEY_OFFSET).alias("key")
@@ -130,9 +148,11 @@ def _one_value_per_series(rows: pl.DataFrame, findings: list[Finding]) -> pl.Dat
             ),
         )
     )
-    differing = merged["differing"].sum()
+    differing = int(merged["differing"].sum())
     if differing:
-        findings.append(Finding("duplicate_sample", differing, "two values of one series at one time; the smaller counts"))
+        findings.append(
+            Finding("duplicate_sample", differing, "two values of one series at one time; the smaller counts")
+        )
     return pl.concat([rows.filter(~several), merged.select(rows.columns)])
 
 

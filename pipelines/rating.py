@@ -223,7 +223,9 @@ def _fleet(usage: pl.DataFrame, card: RateCard) -> FleetUse:
     return FleetUse(
         hours=hours,
         capacity_price=price,
-        devices=usage.filter(~pl.col("spare")).select(pl.struct("cluster", "device").n_unique()).item() if usage.height else 0,
+        devices=usage.filter(~pl.col("spare")).select(pl.struct("cluster", "device").n_unique()).item()
+        if usage.height
+        else 0,
         joules=float(energy.sum()) if len(energy) else None,
         idle=idle,
         owned_idle=owned,
@@ -247,7 +249,8 @@ def _sum_held(allocated: pl.DataFrame, card: RateCard, tenants: dict[str | None,
     """Sum what each lease held and how busy it was; active and waste are computed per lease."""
     grain = ["payer", "id", "lease_cluster", "workload", "model"]
     sums = (
-        _with_stretch(allocated, card.edges).group_by(*grain, "stretch", "weight_num", "weight_den")
+        _with_stretch(allocated, card.edges)
+        .group_by(*grain, "stretch", "weight_num", "weight_den")
         .agg(
             user=pl.coalesce("user", "slurm_user").max(),
             ms=(pl.col("end") - pl.col("start")).sum(),
@@ -361,7 +364,9 @@ def _tenant(
     tenants: dict[str | None, TenantUse],
 ) -> list[Charge]:
     segments, described = _segments(rows, cuts)
-    own = [r for r in config.reservations if r.tenant == tenant and to_ms(r.to) > within[0] and to_ms(r.from_) < within[1]]
+    own = [
+        r for r in config.reservations if r.tenant == tenant and to_ms(r.to) > within[0] and to_ms(r.from_) < within[1]
+    ]
     if not segments and not own:
         return []
     settings = next(t for t in config.tenants if t.id == tenant)
@@ -380,9 +385,7 @@ def _tenant(
     return _sum_pieces(tenant, use, pieces, described, by_id, card)
 
 
-def _nobodys(
-    rows: pl.DataFrame, card: RateCard, cuts: list[int], tenants: dict[str | None, TenantUse]
-) -> list[Charge]:
+def _nobodys(rows: pl.DataFrame, card: RateCard, cuts: list[int], tenants: dict[str | None, TenantUse]) -> list[Charge]:
     """Charge nobody for what no tenant owns: it has a class and a rate, and stays unbilled."""
     segments, described = _segments(rows, cuts)
     if not segments:

@@ -11,7 +11,6 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 
-
 def instant(t: datetime) -> str:
     """Return a UTC time as ISO 8601 with Z, with milliseconds where it has any."""
     return t.isoformat(timespec="milliseconds" if t.microsecond else "seconds").replace("+00:00", "Z")
@@ -20,9 +19,7 @@ def instant(t: datetime) -> str:
 Hours = Annotated[float, Field(description="GPU-hours, to 6 decimals")]
 Ratio = Annotated[float, Field(ge=0, description="a ratio, to 6 decimals")]
 Money = Annotated[str, Field(pattern=r"^-?\d+(\.\d+)?$", description="in the currency's minor unit")]
-Instant = Annotated[
-    datetime, PlainSerializer(lambda t: instant(t), return_type=str, when_used="json")
-]
+Instant = Annotated[datetime, PlainSerializer(instant, return_type=str, when_used="json")]
 
 
 class _Part(BaseModel):

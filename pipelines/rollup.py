@@ -69,13 +69,10 @@ def roll_up(
     guessed = [n for n, lease in enumerate(leases) if lease.guessed]
     known = ~pl.col("lease").is_in(guessed)
     sums = [f"{name}_{unit}" for name in RATIOS for unit in ("observed_ms", "ppb_ms")]
-    rows = (
-        rows.join(spans, on=["dev", "start", "end"])
-        .with_columns(
-            *(pl.when(known & (pl.col("state") == "allocated")).then(c).otherwise(0).alias(c) for c in sums),
-            pl.when(known & (pl.col("state") == "allocated")).then("memory_byte_ms").otherwise(0.0).alias("memory_byte_ms"),
-            energy_joules=pl.col("span_joules") * (pl.col("num") / pl.col("den")) / pl.col("weight"),
-        )
+    rows = rows.join(spans, on=["dev", "start", "end"]).with_columns(
+        *(pl.when(known & (pl.col("state") == "allocated")).then(c).otherwise(0).alias(c) for c in sums),
+        pl.when(known & (pl.col("state") == "allocated")).then("memory_byte_ms").otherwise(0.0).alias("memory_byte_ms"),
+        energy_joules=pl.col("span_joules") * (pl.col("num") / pl.col("den")) / pl.col("weight"),
     )
     return _described(rows, fleet, lease_ids).select(pl.col(c).cast(t) for c, t in USAGE.items())
 
@@ -140,11 +137,15 @@ class _Overlap:
 
     def sum(self, values: Floats) -> Floats:
         """Return per span the sum of value × ms; whole numbers stay exact below 2^53 a span."""
-        return np.bincount(self._span, weights=values[self._of] * self._ms, minlength=self._count)
+        sums: Floats = np.bincount(self._span, weights=values[self._of] * self._ms, minlength=self._count).astype(
+            np.float64
+        )
+        return sums
 
 
 def _keys(dev: pl.Series, t: pl.Series) -> Ints:
-    return (dev.to_numpy().astype(np.int64) << _KEY_SHIFT) + t.to_numpy() + _KEY_OFFSET
+    keys: Ints = (dev.to_numpy().astype(np.int64) << _KEY_SHIFT) + t.to_numpy() + _KEY_OFFSET
+    return keys
 
 
 def _energy(spans: pl.DataFrame, fleet: Fleet, busy: pl.DataFrame, energy: pl.DataFrame) -> Floats:
@@ -167,9 +168,7 @@ def _over_instances(
 ) -> Floats:
     """Split a board's energy over its instances by weight × activity, by weight where an activity is unknown."""
     activity = busy.filter(pl.col("dev").is_in(instances) & pl.col("busy").is_not_null())
-    edges = np.unique(
-        np.concatenate([f[c].to_numpy() for f in (spans, activity, board) for c in ("start", "end")])
-    )
+    edges = np.unique(np.concatenate([f[c].to_numpy() for f in (spans, activity, board) for c in ("start", "end")]))
     at, lasts = edges[:-1], np.diff(edges)
     seg = np.searchsorted(board["start"].to_numpy(), at, side="right") - 1
     metered = (seg >= 0) & (board["end"].to_numpy()[seg] > at)
@@ -227,11 +226,16 @@ def _described(rows: pl.DataFrame, fleet: Fleet, lease_ids: Sequence[str]) -> pl
         },
         orient="row",
     )
-    ids = pl.DataFrame({"lease": range(len(lease_ids)), "id": list(lease_ids)}, schema={"lease": pl.Int64, "id": pl.String})
+    ids = pl.DataFrame(
+        {"lease": range(len(lease_ids)), "id": list(lease_ids)}, schema={"lease": pl.Int64, "id": pl.String}
+    )
     described = rows.join(devices, on="dev").join(ids, on="lease", how="left").drop("lease").rename({"id": "lease"})
     owned = [(card, x.start, x.end, x.owner) for card, listed in fleet.listings.items() for x in listed if x.owner]
     described = described.with_columns(
-        pl.col("energy_joules").fill_nan(None), owner=pl.lit(None, pl.String), weight_num=pl.col("num"), weight_den=pl.col("den")
+        pl.col("energy_joules").fill_nan(None),
+        owner=pl.lit(None, pl.String),
+        weight_num=pl.col("num"),
+        weight_den=pl.col("den"),
     )
     for card, start, end, owner in owned:
         inside = (pl.col("card") == card) & (pl.col("start") >= start) & (pl.col("start") < end)

@@ -21,7 +21,7 @@ _LABELS: Final = [c for c in SAMPLE_LABELS if c not in ("time", "index")]
 
 
 def series_of(samples: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """Return one row per label set (labels, and ``last``, its latest time in ms), and the row's number of each sample."""
+    """Return one row per label set (labels, and ``last``, its latest ms), and that row's number for each sample."""
     grouped = (
         samples.select(*_LABELS, "time")
         .with_row_index("row")
@@ -37,9 +37,7 @@ def series_of(samples: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
     return series, pl.Series("series", numbers)
 
 
-def identify(
-    series: pl.DataFrame, exporter_pods: Sequence[str]
-) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+def identify(series: pl.DataFrame, exporter_pods: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Return devices, owners, and the series with ``dev``, ``card``, ``owner``, ``stream`` and codes of labels."""
     devices = _devices(series)
     series = series.join(

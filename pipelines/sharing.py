@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final, Literal
+from zoneinfo import ZoneInfo
 
 from pipelines.config import Overhead
 from pipelines.money import largest_remainder, round_money
 from pipelines.periods import Period, local_months
-from zoneinfo import ZoneInfo
 
 UNATTRIBUTED: Final = "\uffff unattributed"  # sorts after every tenant id, and is none
 

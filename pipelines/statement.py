@@ -38,7 +38,9 @@ def make_report(rated: Rated, config: Config, period: Period, findings: Iterable
     overheads = [(o, overhead_amount(o, period, config.timezone)) for o in config.overheads]
     shared_overheads = _added(keys.share(amount, o.split, config.currency) for o, amount in overheads)
     idle = _idle(rated, used, keys, config)
-    clusters = Counter(w for w, _ in {(w.workload, w.cluster) for u in rated.tenants.values() for w in u.workloads.values()})
+    clusters = Counter(
+        w for w, _ in {(w.workload, w.cluster) for u in rated.tenants.values() for w in u.workloads.values()}
+    )
     tenants = [
         _tenant(
             tenant,
@@ -56,9 +58,7 @@ def make_report(rated: Rated, config: Config, period: Period, findings: Iterable
     hours = rated.fleet.hours
     unattributed = rated.tenants.get(None, TenantUse())
     return Report(
-        period=ReportPeriod.model_validate(
-            {"from": period.start, "to": period.end, "timezone": config.timezone.key}
-        ),
+        period=ReportPeriod.model_validate({"from": period.start, "to": period.end, "timezone": config.timezone.key}),
         currency=config.currency,
         as_of=as_of,
         config_hash=config.config_hash,

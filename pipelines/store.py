@@ -6,7 +6,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -52,17 +52,16 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        # After a failed write DuckDB may have rolled back by itself.
-        try:
+        with suppress(duckdb.Error):  # after a failed write DuckDB may have rolled back by itself
             connection.rollback()
-        except duckdb.Error:
-            pass
         raise
     connection.commit()
 
 
 @contextmanager
-def held(folder: Path, purpose: str, *, wait_s: float = LOCK_WAIT_S, sleep: Callable[[float], None] = time.sleep) -> Iterator[None]:
+def held(
+    folder: Path, purpose: str, *, wait_s: float = LOCK_WAIT_S, sleep: Callable[[float], None] = time.sleep
+) -> Iterator[None]:
     """Hold the ledger in `folder` against other processes.
 
     Args:
@@ -77,7 +76,9 @@ def held(folder: Path, purpose: str, *, wait_s: float = LOCK_WAIT_S, sleep: Call
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise LedgerError(f"{folder}: can't hold a ledger: {error.strerror}; choose a folder that can be written") from None
+        raise LedgerError(
+            f"{folder}: can't hold a ledger: {error.strerror}; choose a folder that can be written"
+        ) from None
     try:
         waited = 0.0
         while True:
@@ -104,7 +105,7 @@ def _holder(path: Path) -> str:
 
 
 def _named_in(message: str) -> str:
-    # "… Conflicting lock is held in /usr/bin/python3.11 (PID 4711) …"
+    # DuckDB says: "… Conflicting lock is held in <program> (PID <number>) …"
     _, found, rest = message.partition("is held in ")
     return rest.split(")")[0] + ")" if found and ")" in rest else "another process"
 

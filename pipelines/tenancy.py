@@ -62,4 +62,3 @@ def _tenant(config: Config, labels: dict[str, str | None], at: datetime) -> str 
 
 def _in_use(config: Config, at: datetime) -> Iterable[Tenant]:
     return (t for t in config.tenants if t.retired is None or at < local_midnight(t.retired, config.timezone))
-
