@@ -7,39 +7,58 @@ from typing import Final
 import streamlit as st
 
 from app import address
-from app.ledger_files import LedgerFiles
+from app.ledger_files import LedgerFiles, Reader
 from app.scope import Contents, Month, Scope, contents, month_to_open
+from app.sign_in import Viewer
 from exporter.errors import LedgerError
 
 ALL: Final = "all"
 NONE: Final = "none"
 
 
-def choose(files: LedgerFiles) -> Scope:
+def choose(files: LedgerFiles, who: Viewer) -> Scope:
     """Draw the controls and return what they choose.
 
     Raises:
-        LedgerError: nothing is published, or the ledger holds no usage.
+        LedgerError: nothing is published, or the ledger holds no usage, or none of a member's tenants has any.
     """
     as_of = files.publication().as_of
-    reader = files.fleet()
-    known = contents(reader, whole_fleet=True)
-    if not known.months:
-        raise LedgerError("the ledger holds no usage yet; check `sources` and run `gpuledger run --once`")
     tenant_at, month_at, other_at = st.columns([2, 1, 1])
     with tenant_at:
-        tenant = _tenant(known)
+        reader, tenant = _own(files, who.tenants) if who.tenants is not None else _any(files)
+    known = contents(reader, whole_fleet=who.tenants is None)
+    if not known.months:
+        raise LedgerError("the ledger holds no usage yet; check `sources` and run `gpuledger run --once`")
     with month_at:
         month = _month(known, month_to_open(known.months, as_of))
     with other_at:
         other = _other(known, month)
-    return Scope(reader, True, known.currency, known.zone, as_of, month, other, tenant, known.tenants)
+    whole_fleet = who.tenants is None
+    return Scope(reader, whole_fleet, known.currency, known.zone, as_of, month, other, tenant, known.tenants)
 
 
-def _tenant(known: Contents) -> str | None:
-    names = {ALL: "All tenants", **{t.id: t.name for t in known.tenants.values()}}
+def _any(files: LedgerFiles) -> tuple[Reader, str | None]:
+    """Let an operator choose among all tenants, in the fleet's file."""
+    reader = files.fleet()
+    tenants = contents(reader, whole_fleet=True).tenants
+    names = {ALL: "All tenants", **{t.id: t.name for t in tenants.values()}}
     chosen = address.select("Tenant", "tenant", list(names), ALL, names.__getitem__)
-    return None if chosen == ALL else chosen
+    return reader, None if chosen == ALL else chosen
+
+
+def _own(files: LedgerFiles, tenants: tuple[str, ...]) -> tuple[Reader, str]:
+    """Let a member choose among the tenants of their own, each in its own file.
+
+    A name is in that file too, so only the chosen one's is opened; the others show their ids.
+    """
+    published = [tenant for tenant in tenants if tenant in files.publication().tenants]
+    if not published:
+        raise LedgerError("your tenants have no usage, reservation or charge yet; nothing is published for them")
+    chosen = address.select("Tenant", "tenant", published, published[0], str)
+    reader = files.tenant(chosen)
+    if reader is None:
+        raise LedgerError(f"{chosen}: nothing is published any more; load the page again")
+    return reader, chosen
 
 
 def _month(known: Contents, opened: Month) -> Month:

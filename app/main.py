@@ -8,25 +8,27 @@ from typing import Final
 
 import streamlit as st
 
-from app import chooser, tables, words
+from app import chooser, sign_in, tables, words
 from app.ledger_files import LedgerFiles
+from app.sign_in import NotSignedInError
 from app.views import PAGES
 from exporter.errors import GpuLedgerError
-from pipelines.config import load
+from pipelines.config import Config, load
 
 CONFIG_VARIABLE: Final = "GPULEDGER_CONFIG"
 ICON: Final = Path(__file__).with_name("icon.svg")  # a named icon would be fetched from outside
 
 
 @st.cache_resource(show_spinner=False)
-def ledger_files(config: Path, changed: float) -> LedgerFiles:
-    """Return the published files of the configured ledger, shared by all sessions.
+def configured(path: Path, changed: float) -> tuple[Config, LedgerFiles]:
+    """Return the configuration and the published files of its ledger, shared by all sessions.
 
     Args:
         changed: when the configuration was last written, so that a new one is read.
     """
     del changed
-    return LedgerFiles(load(config).ledger)
+    config = load(path)
+    return config, LedgerFiles(config.ledger)
 
 
 def main() -> None:
@@ -34,19 +36,31 @@ def main() -> None:
     st.set_page_config(page_title="GPULedger", page_icon=str(ICON), layout="wide")
     st.logo(str(ICON.with_name("logo.svg")), size="large", icon_image=str(ICON))
     st.html(tables.STYLE)
-    page = st.navigation([st.Page(show, title=title, icon=icon, url_path=path) for title, icon, path, show in PAGES])
     try:
-        config = Path(os.environ.get(CONFIG_VARIABLE, "gpuledger.yaml"))
-        files = ledger_files(config, config.stat().st_mtime if config.exists() else 0.0)
-        scope = chooser.choose(files)
-        st.session_state["scope"] = scope
+        path = Path(os.environ.get(CONFIG_VARIABLE, "gpuledger.yaml"))
+        config, files = configured(path, path.stat().st_mtime if path.exists() else 0.0)
+        try:
+            who = sign_in.viewer(config.access)
+        except NotSignedInError as reason:
+            st.navigation([lambda: None], position="hidden")
+            sign_in.door(config.access, str(reason))
+            st.stop()
+        whole_fleet = who.tenants is None
+        pages = [
+            st.Page(page.show, title=page.title, icon=page.icon, url_path=page.path)
+            for page in PAGES
+            if whole_fleet or not page.of_fleet
+        ]
+        page = st.navigation(pages)
+        st.session_state["scope"] = scope = chooser.choose(files, who)
     except GpuLedgerError as error:
-        st.title("Nothing to show yet")
-        st.error(words.literal(str(error)), icon=":material/error:")
+        st.title("Nothing to show")
+        st.error(words.sentence(str(error)), icon=":material/error:")
         st.stop()
     page.run()
     with st.sidebar:
         st.caption(f"As of {words.instant(scope.as_of, scope.zone)}. Months and days are local to that zone.")
+        sign_in.sign_out(config.access, who)
 
 
 main()

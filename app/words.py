@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from datetime import datetime
 from decimal import Decimal
@@ -62,6 +61,6 @@ def literal(text: str | None) -> str:
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
 
 
-def escaped(text: str | None) -> str:
-    """Text from outside, for HTML: shown as it is, in its own direction of writing."""
-    return UNKNOWN if text is None else f"<bdi>{html.escape(text)}</bdi>"
+def sentence(text: str) -> str:
+    """A message of this program, for Markdown, with a capital letter and a full stop."""
+    return literal(text[:1].upper() + text[1:] + ("" if text.endswith((".", "?")) else "."))

@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from importlib.util import find_spec
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -24,8 +25,8 @@ def free_port(address: str = LOOPBACK, *, first: int = DEFAULT_PORT, tries: int 
     raise WorkError(f"{address}: ports {first} to {first + tries - 1} are all in use; choose one with --port N")
 
 
-def streamlit_command(script: Path, *, address: str, port: int) -> list[str]:
-    """The command line that serves ``script``."""
+def streamlit_command(script: Path, *, address: str, port: int, secrets: Path | None = None) -> list[str]:
+    """The command line that serves ``script``; `secrets` holds what the sign-in needs."""
     settings = {
         "server.address": address,
         "server.port": str(port),
@@ -33,6 +34,7 @@ def streamlit_command(script: Path, *, address: str, port: int) -> list[str]:
         "server.fileWatcherType": "none",
         "browser.gatherUsageStats": "false",
         "client.toolbarMode": "minimal",
+        **({"secrets.files": str(secrets)} if secrets else {}),
     }
     # -P: the working directory may hold an app.py or an exporter.py of its own.
     return [
@@ -41,7 +43,15 @@ def streamlit_command(script: Path, *, address: str, port: int) -> list[str]:
     ]
 
 
-def serve(config: Path, *, address: str = LOOPBACK, port: int = DEFAULT_PORT) -> NoReturn:
+def is_loopback(address: str) -> bool:
+    """Whether a server at this address is reached from its own machine only."""
+    try:
+        return address == "localhost" or ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def serve(config: Path, *, address: str = LOOPBACK, port: int = DEFAULT_PORT, secrets: Path | None = None) -> NoReturn:
     """Become the app's server.
 
     Raises:
@@ -51,7 +61,7 @@ def serve(config: Path, *, address: str = LOOPBACK, port: int = DEFAULT_PORT) ->
         raise WorkError("the app needs Streamlit, which is not installed; install gpuledger[app]")
     if not _is_free(address, port):
         raise UsageError(f"--port {port}: cannot listen there on {address}; choose another with --port N")
-    command = streamlit_command(_script(), address=address, port=port)
+    command = streamlit_command(_script(), address=address, port=port, secrets=secrets)
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, command, os.environ | {CONFIG_VARIABLE: str(config.resolve())})  # noqa: S606

@@ -19,6 +19,7 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from exporter.errors import ConfigError
 from pipelines import config_faults, config_rules
+from pipelines.config_access import Access, Grant, Proxy
 from pipelines.config_scalars import (
     UTC_ZONE,
     Amount,
@@ -41,14 +42,17 @@ from pipelines.periods import Period, parse_period
 from pipelines.selectors import SELECTOR_KEYS
 
 __all__ = [
+    "Access",
     "Attribution",
     "Budget",
     "Config",
     "Energy",
+    "Grant",
     "Idle",
     "Kind",
     "Mig",
     "Overhead",
+    "Proxy",
     "Quota",
     "Rate",
     "Reservation",
@@ -336,6 +340,8 @@ class Config(Section):
     """What `replay` reports on: a month, a day or a year, such as 2026-11."""
     window: Window | None = None
     """The same as two times; only one of the two."""
+    access: Access = Access()
+    """Who may see what in the app."""
     ledger_folder: Text = Field("ledger", alias="ledger")
     """Folder of the ledger, relative to this file."""
 
@@ -370,8 +376,8 @@ class Config(Section):
 
     @cached_property
     def config_hash(self) -> str:
-        """SHA-256 of what the file means: comments, the order of keys and defaults spelled out don't count."""
-        meaning = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        """SHA-256 of what the file means for the ledger: comments, order, spelled-out defaults, access don't count."""
+        meaning = self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"access"})
         return hashlib.sha256(json.dumps(meaning, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 

@@ -33,6 +33,7 @@ def check(config: Config) -> None:
         *_reservations(config),
         *_names_once(config),
         *_reporting(config),
+        *_grants(config),
     ]
     if faults:
         raise PydanticCustomError("faults", "{count} faults", {"count": len(faults), "faults": faults})
@@ -154,3 +155,12 @@ def _span(rate: Rate) -> tuple[datetime, datetime]:
 def _listed(tenants: dict[str, str | None] | dict[str, None]) -> str:
     shown = list(tenants)[:5]
     return ", ".join(shown) + (", …" if len(tenants) > len(shown) else "") if shown else "none yet"
+
+
+def _grants(config: Config) -> Iterator[Fault]:
+    known = dict.fromkeys(tenant.id for tenant in config.tenants)
+    for position, grant in enumerate(config.access.grants):
+        for tenant in grant.tenants:
+            if tenant not in known:
+                at: Location = ("access", "grants", position, "tenants")
+                yield at, f"no tenant {tenant!r}", f"write one of {_listed(known)}, or add it"

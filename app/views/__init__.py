@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from app.views import allocations, cost, coverage, health, idle, overview
 
-PAGES: Final[tuple[tuple[str, str, str, Callable[[], None]], ...]] = (
-    ("Overview", ":material/dashboard:", "overview", overview.show),
-    ("Cost", ":material/payments:", "cost", cost.show),
-    ("Idle and reclaimable", ":material/bedtime:", "idle", idle.show),
-    ("Allocations", ":material/view_timeline:", "allocations", allocations.show),
-    ("Health", ":material/ecg_heart:", "health", health.show),
-    ("Data", ":material/fact_check:", "data", coverage.show),
+
+@dataclass(frozen=True)
+class Page:
+    """An entry of the menu.
+
+    Attributes:
+        show: draws the page.
+        of_fleet: only for those who see the whole fleet.
+    """
+
+    title: str
+    icon: str
+    path: str
+    show: Callable[[], None]
+    of_fleet: bool = False
+
+
+PAGES: Final = (
+    Page("Overview", ":material/dashboard:", "overview", overview.show),
+    Page("Cost", ":material/payments:", "cost", cost.show),
+    Page("Idle and reclaimable", ":material/bedtime:", "idle", idle.show),
+    Page("Allocations", ":material/view_timeline:", "allocations", allocations.show),
+    Page("Health", ":material/ecg_heart:", "health", health.show, of_fleet=True),
+    Page("Data", ":material/fact_check:", "data", coverage.show),
 )
-"""Title, icon, path and what draws it."""

@@ -139,10 +139,13 @@ def _drill(scope: Scope, by: By, shares: list[Share]) -> None:
 def _closing(scope: Scope, by: By, shares: list[Share]) -> None:
     """Show that nothing is missing: what is above, other tenants, and what nobody pays make the fleet's cost."""
     currency = scope.currency
-    whole = totals(scope, scope.month)
     keyed = sum((s.amount for s in shares if s.key is not None), ZERO)
     rows = [(f"By {NAMES[by].lower()}, as above", words.amount(keyed, currency))]
     rows += [(s.label, words.amount(s.amount, currency)) for s in shares if s.key is None]
+    if not scope.whole_fleet:
+        total = words.amount(sum((s.amount for s in shares), ZERO), currency)
+        tables.sums(["The bill", currency], rows, total=("Total", total))
+        return
     if scope.tenant is not None:
         rows.append(("Other tenants", words.amount(elsewhere(scope), currency)))
     rows += [
@@ -153,6 +156,6 @@ def _closing(scope: Scope, by: By, shares: list[Share]) -> None:
     tables.sums(
         ["To the fleet's cost", currency],
         rows,
-        total=("Fleet cost", words.amount(whole.cost, currency)),
+        total=("Fleet cost", words.amount(totals(scope, scope.month).cost, currency)),
         caption="These add up however the bills are split.",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from exporter.errors import UsageError
 from gpuledger import options, webapp
 
 
@@ -18,5 +19,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check the configuration, then become the server."""
-    options.load_config(arguments)
-    webapp.serve(options.config_path(arguments), address=arguments.address, port=arguments.port)
+    access = options.load_config(arguments).access
+    if access.sign_in == "none" and not webapp.is_loopback(arguments.address):
+        raise UsageError(
+            f"--address {arguments.address}: without a sign-in the app shows everything to whoever reaches it; "
+            "set access.sign_in in the configuration, or leave --address out"
+        )
+    path = options.config_path(arguments)
+    secrets = path.parent / access.secrets_file if access.secrets_file else None
+    if secrets and not secrets.is_file():
+        raise UsageError(f"access.secrets_file: {secrets} can't be read; write the provider's [auth] table there")
+    webapp.serve(path, address=arguments.address, port=arguments.port, secrets=secrets)
