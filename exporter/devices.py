@@ -9,7 +9,15 @@ from exporter.errors import WorkError
 
 
 class BackendError(WorkError):
-    """Neither the driver nor a host engine answers: there is nothing to read."""
+    """Neither the driver nor a host engine answers: there is nothing to read.
+
+    Args:
+        restart: only a new process can mend it, as when the driver was replaced under the loaded library.
+    """
+
+    def __init__(self, message: str, *, restart: bool = False) -> None:
+        self.restart = restart
+        super().__init__(message)
 
 
 class DeviceLost(WorkError):

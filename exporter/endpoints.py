@@ -80,6 +80,8 @@ class Endpoints:
         return Response(404, b"there are /metrics, /livez and /readyz\n")
 
     def _livez(self) -> Response:
+        if self._published and self._published.snapshot.restart_needed:
+            return Response(503, b"the driver was replaced under the loaded library: restart this process\n")
         # The sampler's own thread never calls a driver: if it stands still, only a restart helps.
         last = self._published.at if self._published else self._started_at
         stuck = self._clock() - last > _STUCK_INTERVALS * self._interval

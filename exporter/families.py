@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from exporter.catalog import BY_KEY, CATALOG, PREFIX
@@ -11,7 +11,9 @@ from exporter.exposition import Family, labels
 from exporter.identity import Target
 from exporter.owners.shares import Share, unowned
 from exporter.snapshot import CardState, Snapshot
-from exporter.xid import xid_class
+from exporter.xid import XidTally, xid_class
+
+_XidItem = tuple[tuple[str, str | None, int], XidTally]
 
 OWN_METRICS: Final[dict[str, tuple[str, str]]] = {
     "backend_info": ("gauge", "Backend that reads the GPUs and the driver's version; always 1."),
@@ -142,7 +144,7 @@ class FamilyBuilder:
     def _xids(self, snapshot: Snapshot) -> Iterator[Family]:
         by_uuid = {card.device.uuid: card.device for card in snapshot.cards}
         rows = []
-        for (uuid, instance_id, code), tally in sorted(snapshot.xids.items(), key=lambda item: str(item[0])):
+        for (uuid, instance_id, code), tally in sorted(snapshot.xids.items(), key=_xid_order(by_uuid)):
             device = by_uuid.get(uuid)
             named = device_labels(snapshot.node, device) if device else {"node": snapshot.node, "uuid": uuid}
             if instance_id is not None:
@@ -150,6 +152,14 @@ class FamilyBuilder:
             rows.append((labels(named | {"xid": str(code), "class": xid_class(code)}), tally))
         yield _own("xid_errors_total", [(where, tally.count) for where, tally in rows])
         yield _own("xid_last_timestamp_seconds", [(where, tally.last_time) for where, tally in rows])
+
+
+def _xid_order(devices: Mapping[str, Device]) -> Callable[[_XidItem], tuple[int, str, int]]:
+    def key(item: _XidItem) -> tuple[int, str, int]:
+        uuid, instance, code = item[0]
+        return (devices[uuid].index if uuid in devices else -1, instance or "", code)
+
+    return key
 
 
 def device_labels(node: str, device: Device, instance: GpuInstance | None = None) -> dict[str, str]:

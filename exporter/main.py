@@ -7,6 +7,7 @@ import asyncio
 import logging
 import os
 import re
+import resource
 import signal
 import socket
 import sys
@@ -121,6 +122,7 @@ def run(args: argparse.Namespace) -> int:
     sampler = Sampler(_backend(args), _adapters(args, node), node=node, interval=args.interval, expected=args.expect)
     if args.once:
         return _print_one_pass(sampler, builders)
+    _allow_open_files(args.max_connections)
     endpoints = Endpoints(builders, interval=args.interval, connections=lambda: server.connections)
     server = Server(endpoints.answer, settings, max_connections=args.max_connections)
     asyncio.run(_serve(server, sampler, endpoints, host, port, secure=bool(settings and settings.tls)))
@@ -143,6 +145,16 @@ async def _serve(server: Server, sampler: Sampler, endpoints: Endpoints, host: s
     stop.set()
     sampler.close()
     await server.stop()
+
+
+def _allow_open_files(connections: int) -> None:
+    """Raise the soft limit of open files so that the bound on connections is the one that counts."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + 256
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _print_one_pass(sampler: Sampler, builders: list[Builder]) -> int:
@@ -186,9 +198,11 @@ def _backend(args: argparse.Namespace) -> Backend:
         try:
             return DcgmBackend.connect(args.dcgm_address, interval=args.interval)
         except BackendError as error:
-            if args.backend == "dcgm":
+            # Somebody who gave an address, or has a host engine, wants to know why it isn't used.
+            if args.backend == "dcgm" or args.dcgm_address:
                 raise
-            _LOG.info("no DCGM (%s): reading NVML", error)
+            silent = isinstance(error.__cause__, ConnectionRefusedError)
+            _LOG.log(logging.INFO if silent else logging.WARNING, "%s: reading NVML", error)
     return NvmlBackend()
 
 

@@ -42,14 +42,15 @@ class NvmlBackend:
             self._api.nvmlInit()
             self.driver_version = _text(self._api.nvmlSystemGetDriverVersion())
         except pynvml.NVMLError as error:
-            raise BackendError(f"NVML: {error}; install the NVIDIA driver, or use --fake FLEET.yaml") from error
+            mend = "install the NVIDIA driver, or use --fake FLEET.yaml"
+            raise BackendError(f"NVML: {error}; {mend}", restart=_replaced(error)) from error
 
     def discover(self) -> list[Device]:
         """The cards that answer, with their MIG layout; one that doesn't answer is left out."""
         try:
             count = self._api.nvmlDeviceGetCount()
         except pynvml.NVMLError as error:
-            raise BackendError(f"NVML: {error}") from error
+            raise BackendError(f"NVML: {error}", restart=_replaced(error)) from error
         devices, handles = [], {}
         for index in range(count):
             try:
@@ -205,6 +206,10 @@ def _or_none(read: Callable[[], _T]) -> _T | None:
         return read()
     except pynvml.NVMLError:
         return None
+
+
+def _replaced(error: pynvml.NVMLError) -> bool:
+    return bool(error.value == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH)
 
 
 def _text(value: str | bytes) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from exporter.devices import Backend, Device, DeviceLost, Reading
+from exporter.devices import Backend, BackendError, Device, DeviceLost, Reading
 from exporter.identity import Identities
 from exporter.owners.claims import Adapter, Claims
 from exporter.owners.shares import Source, settle
@@ -131,7 +131,10 @@ class Sampler:
         absent = self._known.keys() - self._listed or any(
             isinstance(reader.error, DeviceLost) for reader in self._readers.values()
         )
-        if not absent and now - self._discovered_at < _DISCOVERY_SECONDS and self._discovery.error is None:
+        # A MIG layout can change from one pass to the next; the list of cards can't.
+        split = any(device.mig for device in self._known.values())
+        recent = now - self._discovered_at < _DISCOVERY_SECONDS and self._discovery.error is None
+        if recent and not absent and not split:
             return
         stuck = any(reader.busy_since is not None for reader in self._readers.values())
         reopen = bool(absent) and not stuck and now - self._reopened_at >= _REOPEN_SECONDS and self._passes > 0
@@ -228,6 +231,7 @@ class Sampler:
             stalled=sum(worker.busy_since is not None for worker in self._workers()),
             pass_seconds=now - start,
             good=good,
+            restart_needed=isinstance(self._discovery.error, BackendError) and self._discovery.error.restart,
         )
 
     def _sorted(self) -> list[Device]:

@@ -62,6 +62,7 @@ class Snapshot:
     stalled: int = 0
     pass_seconds: float = 0.0
     good: bool = False
+    restart_needed: bool = False
 
     @property
     def present(self) -> int:

@@ -5,14 +5,20 @@ This is evidence of use, not allocation: it never takes a device from an owner t
 
 from __future__ import annotations
 
+import os
 import pwd
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from exporter.devices import Process, Reading
+from exporter.errors import SourceError
 from exporter.identity import Identities, Target
 from exporter.owners.cgroups import Membership, classify, parse_proc_cgroup
 from exporter.owners.claims import Claim, Claims, Owner
+
+
+_HOST_PID_NAMESPACE: Final = "pid:[4026531836]"  # PROC_PID_INIT_INO of Linux
 
 
 class ProcessAdapter:
@@ -25,8 +31,13 @@ class ProcessAdapter:
         self._proc = proc
 
     def find(self, identities: Identities, readings: Mapping[str, Reading]) -> Claims:
-        """One claim per device and workload that runs there."""
+        """One claim per device and workload that runs there. Raises SourceError."""
         del identities
+        if self._proc == Path("/proc") and os.readlink("/proc/self/ns/pid") != _HOST_PID_NAMESPACE:
+            # The driver's PIDs are the host's: here they would name other processes.
+            raise SourceError(
+                "processes", "this is not the host's PID namespace", "set hostPID, or mount /proc and --proc"
+            )
         claims: dict[Claim, None] = {}
         for uuid, reading in readings.items():
             for process in reading.processes:

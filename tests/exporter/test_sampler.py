@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from exporter.devices import BackendError, Device, Reading, XidEvent
 from exporter.endpoints import Endpoints
 from exporter.families import FamilyBuilder
+from exporter.fleet import FakeInstance
 from exporter.identity import Identities, Target
 from exporter.owners.claims import Claim, Claims, Owner
 from exporter.server import Request
@@ -129,10 +130,11 @@ class DeadDriver:
 
     def __init__(self) -> None:
         self.dead = True
+        self.replaced = False
 
     def discover(self) -> list[Device]:
         if self.dead:
-            raise BackendError("NVML: driver not loaded")
+            raise BackendError("NVML: driver not loaded", restart=self.replaced)
         return [Device("GPU-1", 0, 0, "00000000:01:00.0", "T4")]
 
     def read(self, device: Device) -> Reading:
@@ -183,6 +185,18 @@ def test_alive_while_passes_end(make_sampler: MakeSampler, clock: Clock) -> None
     assert endpoints.answer(request("/livez")).status == 503
 
 
+def test_a_driver_replaced_under_the_library_asks_for_a_restart(make_sampler: MakeSampler, clock: Clock) -> None:
+    driver = DeadDriver()
+    sampler = make_sampler(driver)
+    endpoints = Endpoints([FamilyBuilder()], interval=15, clock=clock)
+    endpoints.publish(sampler.run_pass())
+    assert endpoints.answer(request("/livez")).status == 200
+    driver.replaced = True
+    clock.now += 15
+    endpoints.publish(sampler.run_pass())
+    assert endpoints.answer(request("/livez")).status == 503
+
+
 def test_samples_tell_their_age_at_the_scrape(
     fleet_backend: MakeBackend, make_sampler: MakeSampler, clock: Clock
 ) -> None:
@@ -204,6 +218,19 @@ def test_instances_are_owned_apart(fleet_backend: MakeBackend, make_sampler: Mak
     assert text.count('gpuledger_memory_used_bytes{node="node1",gpu="0"') == 3
     assert text.count("gpuledger_unowned_share_ratio{") == 2
     assert Target(snapshot.cards[0].device.uuid, "1") is not None
+
+
+def test_a_new_mig_layout_is_exposed_in_the_next_pass(
+    fleet_backend: MakeBackend, make_sampler: MakeSampler, clock: Clock
+) -> None:
+    backend, driver = fleet_backend({**H100, "mig": ["3g.40gb", "3g.40gb"]})
+    sampler = make_sampler(backend)
+    sampler.run_pass()
+    driver.fleet.cards[0].instances = [FakeInstance(7, "7g.80gb", "MIG-new")]
+    clock.now += 15
+    (card,) = sampler.run_pass().cards
+    assert [instance.id for instance in card.device.instances] == ["7"]
+    assert set(card.instance_values) == {"7"}
 
 
 def test_a_day_of_passes_holds_no_more_memory_than_an_hour(

@@ -7,6 +7,7 @@ import base64
 import gzip
 import http.client
 import json
+import resource
 import shutil
 import socket
 import ssl
@@ -134,6 +135,11 @@ def test_an_error_while_answering_is_the_clients_500_and_no_more(start: Start) -
 
 
 def test_a_thousand_idle_connections_delay_nobody(start: Start) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2500:
+        pytest.skip("needs 2,500 open files: ulimit -n 2500")
+    if soft < 2500:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (2500, hard))
     port = start(max_connections=1100).port
     with ExitStack() as stack:
         for _ in range(1000):
