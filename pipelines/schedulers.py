@@ -120,7 +120,7 @@ def named_leases(
             and run.dev not in used
         }
         fitting = sorted(
-            (fleet.devices[dev] for dev in labelled if model_matches(record.model, fleet.devices[dev].model)),
+            (fleet.devices[dev] for dev in labelled if _means(record, fleet.devices[dev])),
             key=lambda d: (d.device, d.instance or ""),
         )
         mine = fitting[: -(-record.gpus.numerator // record.gpus.denominator)]
@@ -223,10 +223,19 @@ def fitted(named: Iterable[Lease], fleet: Fleet, findings: list[Finding]) -> lis
     return kept
 
 
+def _means(record: Record, device: Device) -> bool:
+    """Return whether the GPU type of a record is a labelled device's: its model, or its MIG profile."""
+    return model_matches(record.model, device.model) or _asks_for_profile(record, device)
+
+
 def _fits(record: Record, device: Device) -> bool:
     """Return whether a record may take a device unseen: an instance only where its profile is asked for."""
     if device.instance is None:
         return model_matches(record.model, device.model)
+    return _asks_for_profile(record, device)
+
+
+def _asks_for_profile(record: Record, device: Device) -> bool:
     asked = "".join(_ALNUM.findall((record.model or "").lower()))
     return bool(device.profile) and "".join(_ALNUM.findall((device.profile or "").lower())) in asked
 
