@@ -120,7 +120,7 @@ def publish(config: Config, metered: Metered, *, made_from: str, as_of: datetime
         for tenant in (t.id for t in config.tenants):
             own = _tenant_tables(tenant, metered, months, config, tables)
             if own is not None:
-                tenants[tenant] = _write_if_changed(folder, tenant, sequence, own, before)
+                tenants[tenant] = _write_if_changed(folder, tenant, own, before)
         publication = Publication(sequence, as_of, made_from, fleet, tenants)
         _point(folder, publication)
     except OSError as error:
