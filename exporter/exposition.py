@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -32,7 +33,12 @@ def escape(value: str) -> str:
 
 def labels(pairs: Mapping[str, str]) -> str:
     """Rendered labels, ``{name="value",…}``, or "" for none."""
-    inner = ",".join(f'{name}="{escape(value)}"' for name, value in pairs.items())
+    return _label_text(tuple(pairs.items()))
+
+
+@lru_cache(maxsize=4096)
+def _label_text(pairs: tuple[tuple[str, str], ...]) -> str:
+    inner = ",".join([f'{name}="{escape(value)}"' for name, value in pairs])
     return f"{{{inner}}}" if inner else ""
 
 
