@@ -41,8 +41,8 @@ class Split:
         values: by device and (workload, pod UID): times in ms (sorted) and the value from then on.
     """
 
-    values: Mapping[tuple[int, str, str | None], tuple[list[int], list[int]]]
-    edges: Mapping[int, list[int]]
+    values: dict[tuple[int, str, str | None], tuple[list[int], list[int]]]
+    edges: dict[int, list[int]]
 
     def at(self, lease: Lease, t: int) -> int | None:
         """Return the lease's value at `t`, as a whole number; None where it was never measured by then."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import polars as pl
@@ -78,6 +78,14 @@ class Fleet:
         device = Device(dev=dev, card=dev, **attributes)  # type: ignore[arg-type]
         self.devices.append(device)
         return device
+
+    def absorb(self, other: Fleet) -> int:
+        """Add another fleet's devices, numbered on; return by how much their numbers grew."""
+        offset = len(self.devices)
+        self.devices += [replace(d, dev=d.dev + offset, card=d.card + offset) for d in other.devices]
+        self.instances |= {card + offset: [dev + offset for dev in devs] for card, devs in other.instances.items()}
+        self.hulls |= {card + offset: hull for card, hull in other.hulls.items()}
+        return offset
 
     def cards(self) -> list[Device]:
         """Return the whole cards."""

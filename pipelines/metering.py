@@ -5,24 +5,22 @@ The same function serves a replay, an import and the daemon; it holds no state a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
 
-from pipelines.capacity import Part, Split, account, take_down
+from pipelines.capacity import Part, account, take_down
 from pipelines.config import Config, Rate, Reservation
-from pipelines.fleet import Fleet, exist, lay_out, seen_fleet
+from pipelines.fleet import Fleet, exist
 from pipelines.instants import from_ms, to_ms
 from pipelines.intervals import Interval, intersect, union
-from pipelines.leases import Lease, workload_name
-from pipelines.observations import PPB, Observations, observe
-from pipelines.owners import Bridging, leases_from_labels
+from pipelines.leases import Lease
 from pipelines.periods import local_midnights
-from pipelines.quality import Scrapes, clean
 from pipelines.rollup import roll_up
 from pipelines.schedulers import Demand, Placement, Record, fitted, named_leases, pushed_out, records_from
+from pipelines.sighting import sight
 from pipelines.tables import Finding
 from pipelines.tenancy import tenancy_edges
 
@@ -64,9 +62,9 @@ OUTAGE: Final[dict[str, pl.DataType]] = {
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the sources yielded, merged: tables of `pipelines.tables`."""
+    """What the sources yielded, merged: tables of `pipelines.tables`; of `samples`, all of a card in one table."""
 
-    samples: pl.DataFrame
+    samples: Iterable[pl.DataFrame]
     records: pl.DataFrame
     accounting: pl.DataFrame
     inventory: pl.DataFrame
@@ -83,11 +81,6 @@ class Metered:
     span: Interval | None
 
 
-def interval_of(config: Config) -> int | None:
-    """Return the configured scrape interval in ms."""
-    return None if config.scrape_interval is None else round(config.scrape_interval.total_seconds() * 1000)
-
-
 def meter(inputs: Inputs, config: Config, *, window: Interval | None = None) -> Metered:
     """Return who held what and how it was used.
 
@@ -95,66 +88,38 @@ def meter(inputs: Inputs, config: Config, *, window: Interval | None = None) -> 
         window: what will be reported on, in ms: usage is cut at its edges, runs without an end are held to its end,
             and capacity without a known bound reaches to them; None: the span of the data.
     """
-    interval = interval_of(config)
-    scrapes = clean(inputs.samples, exporter_pods=config.attribution.exporter_pods, interval_ms=interval)
-    seen = observe(scrapes, interval)
-    findings = list(seen.findings)
-    records_table = _in_ms(inputs.records, "start", "end")
-    span = _span(seen, records_table)
+    table = _in_ms(inputs.records, "start", "end")
+    sighted = sight(inputs.samples, config, _scheduled(table))
+    fleet, findings = sighted.fleet, sighted.findings
+    span = _span(fleet, table)
     reach = window if span is None else span if window is None else (min(span[0], window[0]), max(span[1], window[1]))
-    records = records_from(records_table, (window or span or (0, 0))[1])
-    fleet = seen_fleet(scrapes, seen)
-    leases, demands = _all_leases(inputs, config, scrapes, seen, records, fleet, reach or (0, 0), findings)
+    records = records_from(table, (window or span or (0, 0))[1])
+    working = [r for r in records if r.given_class != "down"]
     outages = [r for r in records if r.given_class == "down"]
+    named, demands = named_leases(working, sighted.scheduled, fleet, findings)
+    exist(fleet, _in_ms(inputs.inventory, "from", "to"), named, reach or (0, 0), findings)
+    held = pushed_out(sighted.leases, named, sighted.shared, findings)
     down = _named_outages(outages, fleet, findings)
-    placed = _placed(leases, demands, fleet, down, findings)
-    parts = account(
-        fleet,
-        placed,
-        down,
-        _accounted(inputs.accounting),
-        config.mig.weight,
-        _split(config, scrapes),
-        findings,
-    )
+    leases = _placed([*held, *fitted(named, fleet, findings)], demands, fleet, down, findings)
+    split = None if config.sharing.split == "even" else sighted.split
+    parts = account(fleet, leases, down, _accounted(inputs.accounting), config.mig.weight, split, findings)
     parts, fell = take_down(parts, fleet, [r for r in outages if r.device is None], findings)
-    ids = [lease.identity(fleet.devices[lease.dev].key) for lease in placed]
-    usage = roll_up(parts, placed, ids, fleet, seen.busy, seen.energy, [*(window or ()), *_edges(config, parts)])
+    ids = [lease.identity(fleet.devices[lease.dev].key) for lease in leases]
+    cuts = [*(window or ()), *_edges(config, parts)]
     return Metered(
-        leases=_lease_table(placed, ids, fleet),
-        usage=usage,
+        leases=_lease_table(leases, ids, fleet),
+        usage=roll_up(parts, leases, ids, fleet, sighted.stamps, cuts),
         outages=_outage_table(outages, fell, fleet),
         findings=findings,
         span=span,
     )
 
 
-def _all_leases(
-    inputs: Inputs,
-    config: Config,
-    scrapes: Scrapes,
-    seen: Observations,
-    records: list[Record],
-    fleet: Fleet,
-    reach: Interval,
-    findings: list[Finding],
-) -> tuple[list[Lease], list[Demand]]:
-    """Return the leases on known devices, and what is still to be placed; say what exists."""
-    working = [r for r in records if r.given_class != "down"]
-    scheduled = pl.DataFrame(
-        [(r.cluster, r.labelled_as, r.start, r.end) for r in working],
-        schema={"cluster": pl.String, "labelled_as": pl.String, "start": pl.Int64, "end": pl.Int64},
-        orient="row",
+def _scheduled(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the runs of scheduled workloads: ``cluster``, ``labelled_as``, ``start``, ``end``; open ones end never."""
+    return table.filter(pl.col("class").ne_missing("down")).select(
+        "cluster", "labelled_as", "start", pl.col("end").fill_null(pl.lit(1 << 62))
     )
-    bridging = Bridging(
-        hole_ms=round(config.attribution.bridge.total_seconds() * 1000),
-        flicker_ms=round(config.attribution.flicker.total_seconds() * 1000),
-    )
-    labelled = leases_from_labels(scrapes, seen, scheduled, lay_out(fleet, seen), bridging)
-    named, demands = named_leases(working, labelled.scheduled, fleet, findings)
-    exist(fleet, _in_ms(inputs.inventory, "from", "to"), named, reach, findings)
-    held = pushed_out(labelled.leases, named, labelled.shared, findings)
-    return [*held, *fitted(named, fleet, findings)], demands
 
 
 def _placed(
@@ -177,10 +142,13 @@ def _in_ms(table: pl.DataFrame, *columns: str) -> pl.DataFrame:
     return table.with_columns(pl.col(c).dt.epoch("ms") for c in columns)
 
 
-def _span(seen: Observations, records: pl.DataFrame) -> Interval | None:
+def _span(fleet: Fleet, records: pl.DataFrame) -> Interval | None:
     """Return the time from the first sample or scheduled run to the end of the last."""
-    starts = [*seen.hulls["start"].to_list(), *records["start"].to_list()]
-    ends = [*seen.hulls["end"].to_list(), *records.select(pl.coalesce("end", "start")).to_series().to_list()]
+    starts = [*(start for start, _ in fleet.hulls.values()), *records["start"].to_list()]
+    ends = [
+        *(end for _, end in fleet.hulls.values()),
+        *records.select(pl.coalesce("end", "start")).to_series().to_list(),
+    ]
     return (min(starts), max(ends)) if starts else None
 
 
@@ -221,31 +189,6 @@ def _accounted(accounting: pl.DataFrame) -> dict[tuple[str | None, str], list[In
         for key in ((cluster, node), (None, node)):
             spoken.setdefault(key, []).append((start, end))
     return {key: union(intervals) for key, intervals in spoken.items()}
-
-
-def _split(config: Config, scrapes: Scrapes) -> Split | None:
-    """Return what was measured per owner of shared devices, where the configuration splits by it."""
-    if config.sharing.split == "even":
-        return None
-    column, scale = ("memory", 1) if config.sharing.split == "memory" else ("busy", PPB)
-    shared = scrapes.claims.group_by("dev", "t").len().filter(pl.col("len") > 1).select("dev").unique()
-    rows = (
-        scrapes.claims.join(shared, on="dev", how="semi")
-        .filter(pl.col(column).is_not_null())
-        .join(scrapes.owners, on="owner")
-        .sort("dev", "t")
-    )
-    values: dict[tuple[int, str, str | None], tuple[list[int], list[int]]] = {}
-    edges: dict[int, list[int]] = {}
-    for row in rows.iter_rows(named=True):
-        workload = workload_name(row["namespace"], row["pod"], row["job"])
-        times, measured = values.setdefault((row["dev"], workload, row["pod_uid"]), ([], []))
-        value = round(row[column] * scale)
-        if not measured or measured[-1] != value:
-            times.append(row["t"])
-            measured.append(value)
-            edges.setdefault(row["dev"], []).append(row["t"])
-    return Split(values, edges)
 
 
 def _edges(config: Config, parts: Sequence[Part]) -> list[int]:

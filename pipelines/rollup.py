@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -43,38 +46,95 @@ USAGE: Final[dict[str, pl.DataType]] = {
 }
 """One row per UTC hour (cut further at every edge), device, state and lease."""
 
+ROWS_IN_MEMORY: Final = 12_000_000
+_NOTHING: Final = (
+    pl.DataFrame(
+        schema={
+            "dev": pl.Int32,
+            "start": pl.Int64,
+            "end": pl.Int64,
+            **dict.fromkeys(RATIOS, pl.Int64),
+            "memory_used_bytes": pl.Float64,
+        }
+    ),
+    pl.DataFrame(schema={"card": pl.Int32, "start": pl.Int64, "end": pl.Int64, "watts": pl.Float64}),
+)
+
+
+@dataclass(frozen=True)
+class _Stamped:
+    first: int
+    end: int
+    busy: pl.DataFrame
+    energy: pl.DataFrame
+
+
+@dataclass
+class Stamps:
+    """Stamped observations of groups of cards, each a run of device numbers; large fleets wait on disk."""
+
+    groups: list[_Stamped] = field(default_factory=list)
+    _folder: tempfile.TemporaryDirectory[str] | None = None
+    _rows: int = 0
+
+    def add(self, offset: int, devices: int, busy: pl.DataFrame, energy: pl.DataFrame) -> None:
+        """Add a group's Observations.busy and .energy, with numbers from `offset` on."""
+        busy = busy.with_columns(pl.col("dev") + offset)
+        energy = energy.with_columns(pl.col("card") + offset)
+        self._rows += busy.height + energy.height
+        if self._rows > ROWS_IN_MEMORY:
+            busy, energy = self._parked(busy, "busy"), self._parked(energy, "energy")
+        self.groups.append(_Stamped(offset, offset + devices, busy, energy))
+
+    def _parked(self, rows: pl.DataFrame, name: str) -> pl.DataFrame:
+        """Write a table to disk and return it mapped into memory from there."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="gpuledger-stamps-")
+        path = Path(self._folder.name) / f"{name}-{len(self.groups)}.arrow"
+        rows.write_ipc(path, compression="uncompressed")
+        return pl.read_ipc(path)
+
 
 def roll_up(
     parts: Sequence[Part],
     leases: Sequence[Lease],
     lease_ids: Sequence[str],
     fleet: Fleet,
-    busy: pl.DataFrame,
-    energy: pl.DataFrame,
+    stamps: Stamps,
     cuts: Sequence[int],
 ) -> pl.DataFrame:
     """Return the usage of `parts`.
 
     Args:
-        busy: Observations.busy; energy: Observations.energy.
         cuts: times in ms at which usage is cut besides UTC hours: local midnights and the configuration's edges.
     """
     if not parts:
         return pl.DataFrame(schema=USAGE)
     rows = _cut(parts, cuts)
     spans = rows.group_by("dev", "start", "end").agg(weight=(pl.col("num") / pl.col("den")).sum()).sort("dev", "start")
-    spans = spans.hstack(_observed(spans, busy)).with_columns(
-        pl.Series("span_joules", _energy(spans, fleet, busy, energy), pl.Float64)
-    )
+    spans = _measured(spans, fleet, stamps)
     guessed = [n for n, lease in enumerate(leases) if lease.guessed]
-    known = ~pl.col("lease").is_in(guessed)
+    counts = ~pl.col("lease").is_in(guessed) & (pl.col("state") == "allocated")
     sums = [f"{name}_{unit}" for name in RATIOS for unit in ("observed_ms", "ppb_ms")]
     rows = rows.join(spans, on=["dev", "start", "end"]).with_columns(
-        *(pl.when(known & (pl.col("state") == "allocated")).then(c).otherwise(0).alias(c) for c in sums),
-        pl.when(known & (pl.col("state") == "allocated")).then("memory_byte_ms").otherwise(0.0).alias("memory_byte_ms"),
+        *(pl.when(counts).then(c).otherwise(0).alias(c) for c in sums),
+        pl.when(counts).then("memory_byte_ms").otherwise(0.0).alias("memory_byte_ms"),
         energy_joules=pl.col("span_joules") * (pl.col("num") / pl.col("den")) / pl.col("weight"),
     )
     return _described(rows, fleet, lease_ids).select(pl.col(c).cast(t) for c, t in USAGE.items())
+
+
+def _measured(spans: pl.DataFrame, fleet: Fleet, stamps: Stamps) -> pl.DataFrame:
+    """Add to each span what was observed in it, group of cards by group."""
+    groups = [*stamps.groups, _Stamped(max((g.end for g in stamps.groups), default=0), 1 << 31, *_NOTHING)]
+    measured = []
+    for group in groups:
+        own = spans.filter((pl.col("dev") >= group.first) & (pl.col("dev") < group.end))
+        joules = _energy(own, fleet, group)
+        measured.append(
+            own.hstack(_observed(own, group.busy)).with_columns(pl.Series("span_joules", joules, pl.Float64))
+        )
+    return pl.concat(measured)
 
 
 def _cut(parts: Sequence[Part], cuts: Sequence[int]) -> pl.DataFrame:
@@ -148,18 +208,19 @@ def _keys(dev: pl.Series, t: pl.Series) -> Ints:
     return keys
 
 
-def _energy(spans: pl.DataFrame, fleet: Fleet, busy: pl.DataFrame, energy: pl.DataFrame) -> Floats:
+def _energy(spans: pl.DataFrame, fleet: Fleet, group: _Stamped) -> Floats:
     """Return joules per span; NaN where the board's energy was not measured."""
-    boards = energy.rename({"card": "dev"})
+    boards = group.energy.rename({"card": "dev"})
     overlap = _Overlap(spans, boards)
     joules = overlap.sum(boards["watts"].to_numpy()) / 1000
     joules[overlap.sum(np.ones(boards.height)) == 0] = np.nan
     devs = spans["dev"].to_numpy()
-    for card, instances in fleet.instances.items():
+    cut_cards = {card: devs for card, devs in fleet.instances.items() if group.first <= card < group.end}
+    for card, instances in cut_cards.items():
         mine = np.flatnonzero(np.isin(devs, [card, *instances]))
-        board = energy.filter(pl.col("card") == card)
+        board = group.energy.filter(pl.col("card") == card)
         if len(mine) and board.height:
-            joules[mine] = _over_instances(spans[mine], card, instances, busy, board)
+            joules[mine] = _over_instances(spans[mine], card, instances, group.busy, board)
     return joules
 
 
