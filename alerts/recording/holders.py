@@ -53,7 +53,7 @@ def holders(config: Config, stock: Stock) -> Iterator[RecordingRule]:
 
 def _ours(config: Config, *, sliced: bool) -> str:
     rows = our_holders(config)
-    shares = f"sum by {by(*DEVICE, 'tenant', 'spot')} ({_tenanted(config, rows)})"
+    shares = f"sum by {_per_tenant(config)} ({_tenanted(config, rows)})"
     if not sliced:
         return shares
     counted = _count_by_tenant(config, rows)
@@ -61,7 +61,12 @@ def _ours(config: Config, *, sliced: bool) -> str:
 
 
 def _count_by_tenant(config: Config, rows: str) -> str:
-    return f"count by {by(*DEVICE, 'tenant', 'spot')} ({_tenanted(config, rows)})"
+    return f"count by {_per_tenant(config)} ({_tenanted(config, rows)})"
+
+
+def _per_tenant(config: Config) -> str:
+    """What holdings are counted by; ``spot`` is a label only where the configuration names spot workloads."""
+    return by(*DEVICE, "tenant", *(["spot"] if config.spot else []))
 
 
 def _tenanted(config: Config, rows: str) -> str:
