@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.oracle.compare import differences
-from tests.oracle.random_cases import FEATURES, make_case
+from tests.oracle.random_cases import DOUBTFUL, FEATURES, make_case
 from tests.oracle.report import replay
 
 
 def main() -> int:
     arguments = _arguments()
     features = frozenset(filter(None, arguments.features.split(","))) if arguments.features else frozenset(FEATURES)
-    if unknown := features - set(FEATURES):
-        sys.exit(f"no such feature: {', '.join(sorted(unknown))}; there are {', '.join(sorted(FEATURES))}")
+    if unknown := features - {*FEATURES, *DOUBTFUL}:
+        sys.exit(f"no such feature: {', '.join(sorted(unknown))}; there are {', '.join((*FEATURES, *DOUBTFUL))}")
     features -= set(filter(None, arguments.without.split(",")))
     first, last = (int(number) for number in arguments.seeds.split(":"))
     folder = Path(arguments.keep or tempfile.mkdtemp(prefix="oracle-fuzz-"))

@@ -14,7 +14,7 @@ from random import Random
 from zoneinfo import ZoneInfo
 
 from tests.oracle.random_fleet import LAYOUTS, MODELS, UNPRICED_MODEL, UTIL, Gpu, Sample, Scene, sample_gpu
-from tests.oracle.random_records import SACCT_HEADER, add_allocations, add_inventory, add_jobs
+from tests.oracle.random_records import SACCT_HEADER, add_allocations, add_inventory, add_jobs, add_wide_job
 from tests.oracle.random_rules import settings_text
 
 FEATURES = (
@@ -26,7 +26,8 @@ FEATURES = (
     # MIG
     "mig", "layouts", "mig_parent",
     # schedulers
-    "sacct", "sacct_labels", "bare", "requeue", "running", "allocations", "nameless", "outside", "classes", "down",
+    "sacct", "sacct_labels", "bare", "requeue", "running",
+    "multinode", "clusters", "allocations", "nameless", "outside", "classes", "down",
     # capacity
     "inventory", "owner", "unseen",
     # money
@@ -44,6 +45,8 @@ def make_case(seed: int, directory: Path, features: Collection[str] = FEATURES) 
     scene.gpus = _gpus(scene, seed)
     if scene.on("sacct"):
         add_jobs(scene)
+    if scene.on("multinode"):
+        add_wide_job(scene)
     add_allocations(scene)
     if scene.on("inventory") or scene.on("slots") or scene.on("owner") or scene.on("unseen"):
         add_inventory(scene)
@@ -109,10 +112,13 @@ def _write_sources(scene: Scene, directory: Path) -> list[str]:
     if scene.on("shuffled"):
         scene.rng.shuffle(samples)
     seconds = scene.on("openmetrics")
-    name = "metrics.om" if seconds else "metrics.prom"
-    text = "\n".join(_line(sample, seconds) for sample in samples)
-    (directory / name).write_text(text + ("\n# EOF\n" if seconds else "\n"))
-    sources.append(f"  - {{metrics: {name}, cluster: prod}}")
+    edge = {gpu.uuid for gpu in scene.gpus if gpu.kind == "pods" and gpu.index % 2} if scene.on("clusters") else set()
+    for cluster, there in (("prod", False), ("edge", True)):
+        lines = [_line(sample, seconds) for sample in samples if (sample.labels["UUID"] in edge) == there]
+        if lines:
+            name = f"{cluster}.{'om' if seconds else 'prom'}"
+            (directory / name).write_text("\n".join([*lines, *(["# EOF"] if seconds else [])]) + "\n")
+            sources.append(f"  - {{metrics: {name}, cluster: {cluster}}}")
     for file, header, rows in (
         ("sacct.txt", SACCT_HEADER, scene.sacct),
         ("allocations.csv", "start,end,gpus,device,model,tenant,workload,class", scene.allocations),

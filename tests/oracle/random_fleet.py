@@ -140,6 +140,8 @@ def _holes(scene: Scene) -> set[int]:
 def _new_pod(scene: Scene) -> Labels:
     scene.pods += 1
     labels = {"namespace": scene.rng.choice(NAMESPACES), "pod": f"p{scene.pods % 7}x{scene.pods}", "container": "c"}
+    if scene.on("clusters") and scene.rng.random() < 0.4:
+        labels |= {"namespace": "vision", "pod": "same"}
     if scene.on("uid") and scene.rng.random() < 0.6:
         labels["pod_uid"] = f"uid-{scene.pods}"
     if scene.on("exported"):

@@ -42,6 +42,13 @@ def add_jobs(scene: Scene) -> None:
                 cursor = end + 1000
 
 
+def add_wide_job(scene: Scene) -> None:
+    """A job over several nodes that nothing else knows."""
+    start, end = _span(scene)
+    far = [Gpu("", 0, "far[1-2,04]", MODELS[0], "bare")] * scene.rng.randint(3, 8)
+    _job_row(scene, str(900 + scene.rng.randint(0, 3)), "far[1-2,04]", far, start, end, 0)
+
+
 def _label(scene: Scene, gpus: list[Gpu], job: str, start: int, end: int) -> None:
     """The job's label on its devices: from a late first scrape on, lingering after its end."""
     late, linger = (scene.rng.choice((0, 1, 5)) * scene.step for _ in range(2))
