@@ -71,8 +71,9 @@ def _answer(scope: Scope, window: Window, found: list[dict[str, Any]]) -> None:
     start, end = (from_ms(t).astimezone(scope.zone) for t in window.bounds)
     last = end - timedelta(days=1)
     when = f"{start:%-d %b}" if window.days == 1 else f"{start:%-d %b} to {last:%-d %b %Y}"
-    tenants = {row["tenant"] for row in found}
-    st.title(f"{when}: {len(found):,} leases of {len(tenants)} {'tenant' if len(tenants) == 1 else 'tenants'}")
+    tenants = {row["tenant"] for row in found} - {None}
+    leases = "1 lease" if len(found) == 1 else f"{len(found):,} leases"
+    st.title(f"{when}: {leases} of {len(tenants)} {'tenant' if len(tenants) == 1 else 'tenants'}")
 
 
 def _gantt(scope: Scope, window: Window, found: list[dict[str, Any]], lines: str) -> None:

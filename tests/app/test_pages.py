@@ -1,0 +1,103 @@
+"""Every page of the app, as Streamlit runs it: what it says, and that it says the same as the ledger."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from app.views import PAGES
+from tests.app.conftest import HOSTILE, opened, shown
+
+PATHS: Final = [page.path for page in PAGES]
+TENANTS: Final = ["all", "vision", "speech", "secret", "research"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("tenant", TENANTS)
+def test_every_page_of_every_tenant_is_drawn(
+    published: Path, monkeypatch: pytest.MonkeyPatch, path: str, tenant: str
+) -> None:
+    app = opened(monkeypatch, published, path, tenant=tenant)
+    assert not app.exception
+    assert len(app.title) == 1
+    assert not app.error
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_text_from_labels_is_never_markup(published: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    app = opened(monkeypatch, published, path)
+    html = "".join(element.proto.body for element in app.get("html"))
+    assert "<script>" not in html
+    assert "<img" not in html
+    markdown = [e.value for kind in (app.title, app.header, app.markdown, app.caption, app.info) for e in kind]
+    for text in markdown:
+        assert not [name for name in HOSTILE[:3] if name in text], text
+
+
+def test_a_name_that_is_markdown_is_shown_as_it_is(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    title = opened(monkeypatch, published, tenant="vision").title[0].value
+    assert r"\*\*bold\*\* \[link\]\(javascript\:window" in title
+
+
+def test_an_address_opens_its_view(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(monkeypatch, published, "cost", tenant="secret", month="2026-10", by="model", compare="none")
+    assert app.title[0].value.startswith("October 2026: Secret Project pays USD ")
+    assert app.subheader[0].value == "By model"
+
+
+def test_what_an_address_names_and_isn_t_there_is_ignored(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(monkeypatch, published, tenant="nobody", month="1999-01", compare="<script>")
+    assert app.title[0].value.startswith("November 2026: the fleet cost")
+    assert "tenant" not in app.query_params
+
+
+def test_a_choice_stands_in_the_address(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(monkeypatch, published)
+    app.selectbox(key="tenant").set_value("vision").run()
+    assert app.query_params["tenant"] == "vision"
+    app.selectbox(key="tenant").set_value("all").run()
+    assert "tenant" not in app.query_params
+
+
+def test_whole_months_are_compared(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(monkeypatch, published)
+    assert "Changes are against October 2026." in [c.value for c in app.caption]
+    assert re.fullmatch(r"[+-]\d+\.\d%", app.metric[0].delta)
+
+
+def test_without_a_month_to_compare_with_there_is_no_change(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(monkeypatch, published, compare="none")
+    assert {metric.delta for metric in app.metric} == {""}
+
+
+def test_what_was_never_observed_is_na_and_not_zero(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(monkeypatch, published, tenant="secret")
+    figures = {metric.label: metric.value for metric in app.metric}
+    assert (figures["Busy while held"], figures["Waste"]) == ("n/a", "n/a")
+    assert "0.0% of it observed" in shown(app)
+
+
+def test_a_ledger_without_a_publication_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tmp_path / "gpuledger.yaml"
+    config.write_text("currency: USD\n")
+    app = opened(monkeypatch, config)
+    assert not app.exception
+    assert "gpuledger run" in app.error[0].value.replace("\\", "")
+
+
+def test_a_missing_or_wrong_configuration_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(monkeypatch, tmp_path / "none.yaml")
+    assert "none.yaml" in app.error[0].value.replace("\\", "")
+    wrong = tmp_path / "gpuledger.yaml"
+    wrong.write_text("currency: USD\nnonsense: 1\n")
+    app = opened(monkeypatch, wrong)
+    assert "nonsense" in app.error[0].value
+
+
+def test_a_workload_opens_down_to_its_leases(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(monkeypatch, published, "cost", tenant="secret", workload="secret-job")
+    assert app.title[0].value == r"November 2026: secret\-job cost USD 2,307\.20"
+    assert str(app.dataframe[0].value["amount"].sum()).startswith("2307.2")
