@@ -12,8 +12,8 @@ from prometheus_client import ProcessCollector
 
 from exporter.exposition import END, OPENMETRICS_TYPE, TEXT_TYPE, Family, Page, Renderer, labels
 from exporter.families import age_family
+from exporter.http1 import Request, Response
 from exporter.sampler import STALE_INTERVALS
-from exporter.server import Request, Response
 from exporter.snapshot import Snapshot
 
 _STUCK_INTERVALS = 10

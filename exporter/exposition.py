@@ -36,7 +36,7 @@ def labels(pairs: Mapping[str, str]) -> str:
     return _label_text(tuple(pairs.items()))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _label_text(pairs: tuple[tuple[str, str], ...]) -> str:
     inner = ",".join([f'{name}="{escape(value)}"' for name, value in pairs])
     return f"{{{inner}}}" if inner else ""

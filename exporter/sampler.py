@@ -112,19 +112,19 @@ class Sampler:
 
     def _listen(self, stop: threading.Event) -> None:
         while not stop.is_set():
+            begun = time.monotonic()
             try:
                 self._collect_xids(_XID_WAIT_SECONDS)
             except Exception as error:  # noqa: BLE001  a listener that dies would hide every later XID
                 self._complain("xid", error)
                 stop.wait(self.interval)
+            # A backend without events answers at once, and need not be asked all the time.
+            stop.wait(max(0.0, begun + _XID_WAIT_SECONDS - time.monotonic()))
 
     def _collect_xids(self, timeout: float) -> None:
         events = self.backend.wait_for_xids(timeout)
         if events:
             self._xids.record(events, self._wall_clock())
-        elif timeout:
-            # A backend without events answers at once.
-            time.sleep(0.05)
 
     def _discover(self, end: float) -> None:
         now = self._clock()

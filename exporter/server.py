@@ -10,11 +10,12 @@ import base64
 import binascii
 import contextlib
 import logging
+import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
+from exporter.http1 import BadRequest, Request, Response, parse_request, render_head
 from exporter.passwords import PasswordChecker
 from exporter.web_config import WebSettings
 
@@ -24,42 +25,14 @@ _HEAD_SECONDS: Final = 10.0
 _IDLE_SECONDS: Final = 180.0
 _HANDSHAKE_SECONDS: Final = 10.0
 _RELOAD_SECONDS: Final = 30.0
-_REASONS: Final = {
-    200: "OK", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
-    431: "Request Header Fields Too Large", 500: "Internal Server Error", 503: "Service Unavailable",
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request's path and headers (names in lower case)."""
-
-    method: str
-    path: str
-    headers: dict[str, str]
-    keep_alive: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """An answer."""
-
-    status: int
-    body: bytes
-    content_type: str = "text/plain; charset=utf-8"
-    gzipped: bool = False
-
-
-class BadRequest(Exception):
-    """The client sent no HTTP that this server reads."""
 
 
 class Server:
     """Serves ``answer(request)`` on a socket.
 
     Args:
-        max_connections: connections open at a time; one more is closed at once. Those idle for three minutes
-            are closed too.
+        max_connections: connections open at a time, those in their TLS handshake included; one more is closed at
+            once. Those idle for three minutes are closed too.
     """
 
     def __init__(
@@ -73,41 +46,83 @@ class Server:
         self._passwords = PasswordChecker(self._settings.users)
         self._context = self._settings.tls.context() if self._settings.tls else None
         self._max_connections = max_connections
-        self._open: set[asyncio.StreamWriter] = set()
-        self._server: asyncio.Server | None = None
-        self._reloader: asyncio.Task[None] | None = None
+        self._listener: socket.socket | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+        self._background: list[asyncio.Task[None]] = []
         self._checking = asyncio.Semaphore(2)
         self.requests = self.refused = 0
 
     @property
     def connections(self) -> int:
         """Connections open now."""
-        return len(self._open)
+        return len(self._connections)
 
     @property
     def port(self) -> int:
         """The port that is listened on."""
-        if self._server is None:
+        if self._listener is None:
             raise RuntimeError("not started")
-        return int(self._server.sockets[0].getsockname()[1])
+        return int(self._listener.getsockname()[1])
 
     async def start(self, host: str | None, port: int) -> None:
-        """Listen. Raises OSError."""
+        """Listen; None is every address of both families. Raises OSError."""
+        both = host is None and socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if both or (host and ":" in host) else socket.AF_INET
+        self._listener = socket.create_server((host or "", port), family=family, backlog=1024, dualstack_ipv6=both)
+        self._listener.setblocking(False)
+        self._background.append(asyncio.create_task(self._accept(self._listener)))
+        if self._context is not None:
+            self._background.append(asyncio.create_task(self._reload_certificates(self._context)))
+
+    async def stop(self) -> None:
+        """Close the socket and every connection."""
+        for task in (*self._background, *self._connections):
+            task.cancel()
+        await asyncio.gather(*self._background, *self._connections, return_exceptions=True)
+        if self._listener is not None:
+            self._listener.close()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                client, _ = await loop.sock_accept(listener)
+            except OSError as error:  # out of file descriptors, or the client is gone already
+                _LOG.warning("accept: %s", error)
+                await asyncio.sleep(0.1)
+                continue
+            if len(self._connections) >= self._max_connections:
+                self.refused += 1
+                client.close()
+                continue
+            task = asyncio.create_task(self._connect(client))
+            self._connections.add(task)
+            task.add_done_callback(self._connections.discard)
+
+    async def _connect(self, client: socket.socket) -> None:
+        """One connection from its handshake to its end."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=_MAX_HEAD)
+        protocol = asyncio.StreamReaderProtocol(reader)
         tls: dict[str, Any] = {}
         if self._context is not None:
             tls = {"ssl": self._context, "ssl_handshake_timeout": _HANDSHAKE_SECONDS}
-        self._server = await asyncio.start_server(self._serve, host, port, limit=_MAX_HEAD, backlog=1024, **tls)
-        if self._context is not None:
-            self._reloader = asyncio.create_task(self._reload_certificates(self._context))
-
-    async def stop(self) -> None:
-        """Close every connection and the socket."""
-        if self._reloader is not None:
-            self._reloader.cancel()
-        if self._server is not None:
-            self._server.close()
-        for writer in list(self._open):
+        try:
+            transport, _ = await loop.connect_accepted_socket(lambda: protocol, client, **tls)
+        except (OSError, ssl.SSLError):  # no TLS, an unknown certificate, or silence
+            client.close()
+            return
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        try:
+            patience = _HEAD_SECONDS
+            while await self._serve_one(reader, writer, patience):
+                patience = _IDLE_SECONDS
+        except (OSError, asyncio.IncompleteReadError, TimeoutError, ssl.SSLError):
+            pass  # the client went away or was too slow: its loss
+        finally:
             writer.close()
+            with contextlib.suppress(OSError, ssl.SSLError):
+                await writer.wait_closed()
 
     async def _reload_certificates(self, context: ssl.SSLContext) -> None:
         tls = self._settings.tls
@@ -121,24 +136,6 @@ class Server:
                     tls.load_certificates(context)
                 except Exception as error:  # noqa: BLE001  a half-written file: the old certificate serves on
                     _LOG.warning("%s", error)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._open) >= self._max_connections:
-            self.refused += 1
-            writer.close()
-            return
-        self._open.add(writer)
-        try:
-            patience = _HEAD_SECONDS
-            while await self._serve_one(reader, writer, patience):
-                patience = _IDLE_SECONDS
-        except (OSError, asyncio.IncompleteReadError, TimeoutError, ssl.SSLError):
-            pass  # the client went away or was too slow: its loss
-        finally:
-            self._open.discard(writer)
-            writer.close()
-            with contextlib.suppress(OSError, ssl.SSLError):
-                await writer.wait_closed()
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: float) -> bool:
         """Answer one request; whether the connection stays open."""
@@ -195,37 +192,6 @@ class Server:
     async def _send(
         self, writer: asyncio.StreamWriter, response: Response, *, keep_alive: bool, with_body: bool = True
     ) -> None:
-        headers = {
-            "Content-Type": response.content_type,
-            "Content-Length": str(len(response.body)),
-            "Connection": "keep-alive" if keep_alive else "close",
-            **self._settings.headers,
-        }
-        if response.gzipped:
-            headers["Content-Encoding"] = "gzip"
-        if response.status == 401:
-            headers["WWW-Authenticate"] = 'Basic realm="gpuledger"'
-        lines = [f"HTTP/1.1 {response.status} {_REASONS[response.status]}"]
-        lines += [f"{name}: {value}" for name, value in headers.items()]
-        writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + (response.body if with_body else b""))
+        head = render_head(response, self._settings.headers, keep_alive=keep_alive)
+        writer.write(head + (response.body if with_body else b""))
         await asyncio.wait_for(writer.drain(), _HEAD_SECONDS)
-
-
-def parse_request(head: bytes) -> Request:
-    """A request from its head. Raises BadRequest."""
-    lines = head.decode("latin-1").split("\r\n")
-    parts = lines[0].split(" ")
-    if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
-        raise BadRequest("no HTTP/1 request line")
-    headers = {}
-    for line in lines[1:]:
-        if line:
-            name, colon, value = line.partition(":")
-            if not colon or name != name.strip():
-                raise BadRequest("a malformed header")
-            headers[name.lower()] = value.strip()
-    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-        raise BadRequest("requests have no body here")
-    wish = headers.get("connection", "").lower()
-    keep_alive = wish != "close" if parts[2] == "HTTP/1.1" else wish == "keep-alive"
-    return Request(parts[0], parts[1].split("?", 1)[0], headers, keep_alive)

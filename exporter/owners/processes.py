@@ -5,7 +5,6 @@ This is evidence of use, not allocation: it never takes a device from an owner t
 
 from __future__ import annotations
 
-import os
 import pwd
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +15,6 @@ from exporter.errors import SourceError
 from exporter.identity import Identities, Target
 from exporter.owners.cgroups import Membership, classify, parse_proc_cgroup
 from exporter.owners.claims import Claim, Claims, Owner
-
 
 _HOST_PID_NAMESPACE: Final = "pid:[4026531836]"  # PROC_PID_INIT_INO of Linux
 
@@ -33,7 +31,7 @@ class ProcessAdapter:
     def find(self, identities: Identities, readings: Mapping[str, Reading]) -> Claims:
         """One claim per device and workload that runs there. Raises SourceError."""
         del identities
-        if self._proc == Path("/proc") and os.readlink("/proc/self/ns/pid") != _HOST_PID_NAMESPACE:
+        if self._proc == Path("/proc") and str(Path("/proc/self/ns/pid").readlink()) != _HOST_PID_NAMESPACE:
             # The driver's PIDs are the host's: here they would name other processes.
             raise SourceError(
                 "processes", "this is not the host's PID namespace", "set hostPID, or mount /proc and --proc"

@@ -25,8 +25,9 @@ from typing import Any
 import pytest
 
 from exporter.errors import ConfigError
+from exporter.http1 import BadRequest, Request, Response, parse_request
 from exporter.passwords import PasswordChecker
-from exporter.server import BadRequest, Request, Response, Server, parse_request
+from exporter.server import Server
 from exporter.web_config import WebSettings, load_web_config
 from tests.exporter.conftest import Clock
 
@@ -225,6 +226,15 @@ def test_a_silent_tls_client_blocks_nobody(start: Start, certificates: Path) -> 
         begun = time.monotonic()
         assert https(port, tls(certificates)) == 200
         assert time.monotonic() - begun < 5
+
+
+def test_silent_tls_clients_count_among_the_bounded(start: Start, certificates: Path) -> None:
+    running = start(settings=web_config(certificates, SERVER), max_connections=2)
+    with ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=10))
+        with socket.create_connection(("127.0.0.1", running.port), timeout=10) as one_more:
+            assert one_more.recv(100) == b""
 
 
 def test_client_certificates(start: Start, certificates: Path) -> None:
