@@ -250,7 +250,7 @@ class Placement:
     """
 
     def __init__(self, fleet: Fleet, leases: Iterable[Lease], down: dict[int, list[Interval]]) -> None:
-        self._fleet = fleet
+        self._fleet, self._down = fleet, down
         self._free: dict[int, list[Interval]] = {}
         self._by_node: dict[str | None, list[Device]] = {}
         self._own: dict[tuple[str | None, str | None, str | None], list[Device]] = {}
@@ -280,8 +280,10 @@ class Placement:
             if not candidates:
                 leases += self._on_own_capacity(node, record, gpus)
                 continue
-            whole = {d.dev for d in candidates} == mine | self._would_take(candidates, mine, gpus)
-            leases += self._on(self._suited(candidates, record), record, gpus, guessed=not whole)
+            taken = self._on(self._suited(candidates, record), record, gpus, guessed=True)
+            if self._has_all(candidates, record, mine, gpus, taken):
+                taken = [replace(lease, guessed=False) for lease in taken]
+            leases += taken
         return leases
 
     def _per_node(self, demand: Demand) -> list[tuple[str, Fraction, set[int]]]:
@@ -318,10 +320,27 @@ class Placement:
         """Return the devices of the record's model; where the node has none of that name, its cards."""
         return [d for d in candidates if _fits(record, d)] or [d for d in candidates if d.instance is None]
 
-    @staticmethod
-    def _would_take(candidates: list[Device], mine: set[int], gpus: Fraction) -> set[int]:
-        others = [d.dev for d in candidates if d.dev not in mine]
-        return set(others) if gpus == len(others) else set()
+    def _has_all(
+        self, candidates: list[Device], record: Record, mine: set[int], gpus: Fraction, taken: list[Lease]
+    ) -> bool:
+        """Return whether a record has every device of a node throughout, but for what is down: then it is no guess.
+
+        Args:
+            mine: devices that its labels show.
+            gpus, taken: what else it asks for there, and what it got.
+        """
+        others = [d for d in candidates if d.dev not in mine and overlaps(d.exists, record.start, record.end)]
+        if gpus < len(others):
+            return False
+        got: dict[int, list[Interval]] = {}
+        for lease in taken:
+            if lease.share is None:
+                got.setdefault(lease.dev, []).append((lease.start, lease.end))
+        for device in others:
+            there = subtract(intersect(device.exists, [(record.start, record.end)]), self._down.get(device.card, []))
+            if subtract(there, union(got.get(device.dev, []))):
+                return False
+        return True
 
     def _on_anything(self, record: Record, gpus: Fraction) -> list[Lease]:
         suited = [

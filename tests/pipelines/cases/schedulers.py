@@ -119,7 +119,19 @@ CASES: Final = [
         Scene(TWO_FREE, jobs=[Job("5", (0, 60), "gres/gpu=3")]),
         {
             "fleet": fleet(capacity=2, allocated=2),
-            "tenants": [tenant("astro", allocated=2)],
+            "tenants": [tenant("astro", allocated=2, utilization=0.3)],
+            "findings": [finding("conflicting_owner", count=1)],
+        },
+    ),
+    Case(
+        "a job that got what another left has not the whole node, however much it asked for",
+        Scene(
+            [seen("GPU-a", (0, 60), util=30), seen("GPU-b", (0, 60), job="6", util=70)],
+            jobs=[Job("5", (0, 60), "gres/gpu=2"), Job("6", (0, 60), account="bio")],
+        ),
+        {
+            "fleet": fleet(capacity=2, allocated=2),
+            "tenants": [tenant("astro", allocated=1, utilization=None, coverage=0), tenant("bio", utilization=0.7)],
             "findings": [finding("conflicting_owner", count=1)],
         },
     ),
