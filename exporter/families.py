@@ -18,7 +18,10 @@ _XidItem = tuple[tuple[str, str | None, int], XidTally]
 OWN_METRICS: Final[dict[str, tuple[str, str]]] = {
     "backend_info": ("gauge", "Backend that reads the GPUs and the driver's version; always 1."),
     "backend_up": ("gauge", "Whether the driver or the host engine answered in the last pass."),
-    "devices_expected": ("gauge", "Cards that this node should have: --expect, else all that were ever seen."),
+    "devices_expected": (
+        "gauge",
+        "Cards that this node should have: --expect, else all that were seen or that the kernel driver has.",
+    ),
     "devices_present": ("gauge", "Cards that the driver lists now."),
     "device_info": ("gauge", "What a card is: PCI address, minor number, serial number; always 1."),
     "device_up": ("gauge", "Whether the card answered in the last pass."),

@@ -28,6 +28,7 @@ from exporter.owners.processes import ProcessAdapter
 from exporter.owners.slurm import CGROUP_ROOT, GPUSTAT, SlurmAdapter
 from exporter.owners.slurm_jobs import SlurmJobs
 from exporter.owners.static import StaticAdapter
+from exporter.pci import cards_of_the_driver
 from exporter.sampler import Sampler
 from exporter.server import Server
 from exporter.web_config import load_web_config
@@ -119,7 +120,14 @@ def run(args: argparse.Namespace) -> int:
     settings = load_web_config(args.web_config) if args.web_config else None
     node = args.node_name or os.environ.get("NODE_NAME") or socket.gethostname()
     builders = _builders(args)
-    sampler = Sampler(_backend(args), _adapters(args, node), node=node, interval=args.interval, expected=args.expect)
+    sampler = Sampler(
+        _backend(args),
+        _adapters(args, node),
+        node=node,
+        interval=args.interval,
+        expected=args.expect,
+        bound=(lambda: 0) if args.fake else cards_of_the_driver,
+    )
     if args.once:
         return _print_one_pass(sampler, builders)
     _allow_open_files(args.max_connections)

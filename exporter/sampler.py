@@ -37,7 +37,8 @@ class Sampler:
     Args:
         interval: seconds between passes.
         deadline: how long a pass waits for what it started; default most of the interval.
-        expected: how many cards the node should have; default: all that were ever seen.
+        expected: how many cards the node should have; default: all that were ever seen, or ``bound()`` if more.
+        bound: how many cards the kernel driver has.
         wall_clock: Unix seconds, for the times of XIDs.
     """
 
@@ -50,12 +51,14 @@ class Sampler:
         interval: float = 15.0,
         deadline: float | None = None,
         expected: int | None = None,
+        bound: Callable[[], int] = lambda: 0,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.backend, self.adapters, self.node, self.interval = backend, tuple(adapters), node, interval
         self._deadline = deadline if deadline is not None else min(0.8 * interval, 10.0)
-        self._expected, self._clock, self._wall_clock = expected, clock, wall_clock
+        self._expected, self._bound = expected, bound
+        self._clock, self._wall_clock = clock, wall_clock
         self._known: dict[str, Device] = {}
         self._listed: set[str] = set()
         self._discovery: Watched[list[Device]] = Watched("discovery", clock)
@@ -220,7 +223,7 @@ class Sampler:
             backend_up=self._discovery.error is None and self._discovery.finished_at is not None,
             driver_version=self.backend.driver_version,
             cards=cards,
-            expected=self._expected if self._expected is not None else len(self._known),
+            expected=max(len(self._known), self._bound()) if self._expected is None else self._expected,
             shares=shares,
             conflicts=conflicts,
             adapters=adapters,

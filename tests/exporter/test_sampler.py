@@ -3,6 +3,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 
 from exporter.devices import BackendError, Device, Reading, XidEvent
 from exporter.endpoints import Endpoints
@@ -11,6 +12,7 @@ from exporter.fleet import FakeInstance
 from exporter.http1 import Request
 from exporter.identity import Identities, Target
 from exporter.owners.claims import Claim, Claims, Owner
+from exporter.pci import cards_of_the_driver
 from tests.exporter.conftest import Clock, MakeBackend, MakeSampler
 
 H100 = {"model": "NVIDIA H100 80GB HBM3", "load": 0.8}
@@ -66,6 +68,19 @@ def test_the_expected_count_can_be_given(fleet_backend: MakeBackend, make_sample
     backend, _ = fleet_backend(H100)
     snapshot = make_sampler(backend, expected=8).run_pass()
     assert (snapshot.expected, snapshot.present) == (8, 1)
+
+
+def test_a_card_that_the_driver_never_listed_is_expected_all_the_same(
+    fleet_backend: MakeBackend, make_sampler: MakeSampler, tmp_path: Path
+) -> None:
+    drivers = tmp_path / "bus/pci/drivers"
+    for name in ("nvidia/0000:18:00.0", "nvidia/0000:3e:00.0", "nvidia/module", "nvidia/bind", "vfio-pci/0000:9a:00.0"):
+        (drivers / name).mkdir(parents=True)
+    assert cards_of_the_driver(tmp_path) == 2
+    assert cards_of_the_driver(tmp_path / "nowhere") == 0
+    backend, _ = fleet_backend(H100)
+    snapshot = make_sampler(backend, bound=lambda: cards_of_the_driver(tmp_path)).run_pass()
+    assert (snapshot.expected, snapshot.present) == (2, 1)
 
 
 def test_a_hanging_call_leaves_the_last_values_for_three_intervals(
