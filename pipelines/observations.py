@@ -90,7 +90,7 @@ def _with_reach(frame: pl.DataFrame, key: str, interval_ms: int | None) -> pl.Da
 def _count_gaps(timeline: pl.DataFrame, findings: list[Finding]) -> None:
     holes = timeline.select(((pl.col("t").shift(-1).over("dev") - pl.col("reach")) > 0).sum()).item()
     if holes:
-        findings.append(Finding("gap", holes, f"{holes} holes in the samples of devices"))
+        findings.append(Finding("gap", holes, "holes in the samples of devices"))
 
 
 def _frozen(board: pl.DataFrame, findings: list[Finding]) -> pl.DataFrame:
@@ -119,7 +119,7 @@ def _frozen(board: pl.DataFrame, findings: list[Finding]) -> pl.DataFrame:
         .sort("card", "start")
     )
     if runs.height:
-        findings.append(Finding("frozen_series", runs.height, f"{runs.height} times a card's readings stood still"))
+        findings.append(Finding("frozen_series", runs.height, "a card's readings stood still while it drew power"))
     return runs
 
 
@@ -188,7 +188,7 @@ def _energy(board: pl.DataFrame, interval_ms: int | None, findings: list[Finding
     resets = pairs.filter(pl.col("increase") < 0).height
     if resets:
         findings.append(
-            Finding("counter_reset", resets, f"{resets} times an energy counter started again from its new value")
+            Finding("counter_reset", resets, "an energy counter started again; what it shows from then on is new")
         )
     joules = pl.when(pl.col("increase") < 0).then("after").otherwise("increase")
     metered = pairs.select("card", "start", "end", watts=joules / (pl.col("end") - pl.col("start")) * 1000)

@@ -107,7 +107,9 @@ def _valid(samples: pl.DataFrame, findings: list[Finding]) -> pl.DataFrame:
             good = value.clip(upper_bound=1.0) if metric.unit == "ratio" else value
             kept.append(pl.when(~bad).then(good).alias(key))
     dropped = samples.select(counts).row(0, named=True)
-    findings.extend(Finding("invalid_sample", n, f"{key}: {n} dropped") for key, n in dropped.items() if n)
+    findings.extend(
+        Finding("invalid_sample", n, f"{key}: blank, no number or out of range") for key, n in dropped.items() if n
+    )
     return samples.select(kept)
 
 
