@@ -20,7 +20,7 @@ OWN_METRICS: Final[dict[str, tuple[str, str]]] = {
     "backend_up": ("gauge", "Whether the driver or the host engine answered in the last pass."),
     "devices_expected": (
         "gauge",
-        "Cards that this node should have: --expect, else all that were seen or that the kernel driver has.",
+        "Cards that this node should have: --expect, else all seen or bound to the driver.",
     ),
     "devices_present": ("gauge", "Cards that the driver lists now."),
     "device_info": ("gauge", "What a card is: PCI address, minor number, serial number; always 1."),
