@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import fcntl
 import json
 import os
@@ -24,7 +24,7 @@ def record(*, scores: dict[str, float], ratios: dict[str, float] | None = None) 
             "python": platform.python_version(),
             "system": platform.platform(),
         }
-        results["at"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        results["at"] = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
         RESULTS.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n")
     Path(f"{RESULTS}.lock").unlink(missing_ok=True)
     for name, value in {**scores, **(ratios or {})}.items():
