@@ -24,6 +24,7 @@ STYLE: Final = """<style>
 .gl-name {display: inline-block; max-width: min(26rem, 40vw); overflow: hidden; text-overflow: ellipsis;
   white-space: nowrap; vertical-align: bottom}
 .gl-legend {display: flex; flex-wrap: wrap; gap: 0.25rem 1.25rem; font-size: 0.875rem}
+[data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] p {color: inherit; opacity: 0.92}
 .stMainBlockContainer {padding-top: 3.5rem}
 @media (min-width: 900px) {.stMainBlockContainer {padding-left: 3rem; padding-right: 3rem}}
 </style>"""
