@@ -284,7 +284,7 @@ class Overhead(Section):
 class Sla(Section):
     """What is given back."""
 
-    credit_downtime: bool = False
+    credit_downtime: bool = True
     """Whether reserved GPUs that were down are credited at the reservation's rate."""
 
 

@@ -1,6 +1,6 @@
 """Samples as measured → scrapes: valid values only, one per device, metric and time.
 
-What is dropped or merged is counted as a finding. The rules: `design.md`, "Samples", as told in docs/numbers.md.
+What is dropped or merged is counted as a finding. The rules stand in docs/numbers.md, "Samples".
 """
 
 from __future__ import annotations

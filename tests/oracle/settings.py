@@ -2,7 +2,7 @@
 
 Readings
   C1. The keys shown in the contract's example are the defaults where it says so (`platform`, `even`, `max`, 30m, 5m,
-      charge false); `sla.credit_downtime` is off unless it is set. Rejected: on by default.
+      charge false); `sla.credit_downtime` is on unless it is turned off. Rejected: off by default.
   C2. Selector globs mind case, model globs don't. Rejected: both ignore case.
   C3. PUE is 1 where none is given; without `carbon_g_per_kwh` a tenant's `co2e_kg` is null. Rejected: 0.
 """
@@ -158,7 +158,7 @@ def load(directory: Path) -> Settings:
         overheads=tuple(
             Overhead(o["name"], Fraction(o["monthly"]), o.get("split", "even")) for o in raw.get("overheads") or []
         ),
-        credit_downtime=(raw.get("sla") or {}).get("credit_downtime") == "true",
+        credit_downtime=(raw.get("sla") or {}).get("credit_downtime", "true") == "true",
         window=_window(raw, zone),
     )
 
