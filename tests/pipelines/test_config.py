@@ -349,7 +349,7 @@ def test_the_smallest_file_has_the_documented_defaults(loaded: Load, tmp_path: P
     assert (config.sources, config.tenants, config.rates, config.reservations, config.spot) == ((), (), (), (), ())
     assert (config.idle.policy, config.sharing.split, config.mig.weight) == ("platform", "even", "max")
     assert (config.attribution.bridge, config.attribution.flicker) == (timedelta(minutes=30), timedelta(minutes=5))
-    assert (config.energy.pue, config.energy.charge, config.sla.credit_downtime) == (Decimal(1), False, False)
+    assert (config.energy.pue, config.energy.charge, config.sla.credit_downtime) == (Decimal(1), False, True)
     assert config.scrape_interval is None
     assert config.reporting_period is None
     assert config.path == tmp_path / "gpuledger.yaml"
