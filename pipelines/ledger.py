@@ -97,8 +97,9 @@ class Ledger:
             " WHERE source = ? AND day >= CAST(? AS DATE) ORDER BY path",
             [source, first],
         ).fetchall()
-        stored = lake.read(self.folder / LAKE_NAME, [path for (path,) in paths]).filter(pl.col("time") >= first)
-        ours, theirs = (pl.concat([a, b.clear()], how="diagonal") for a, b in ((samples, stored), (stored, samples)))
+        stored = lake.read(self.folder / LAKE_NAME, [path for (path,) in paths])
+        theirs = pl.concat([samples.clear(), *(part.filter(pl.col("time") >= first) for part in stored)], how="diagonal")
+        ours = pl.concat([samples, theirs.clear()], how="diagonal").select(theirs.columns)
         return ours.join(theirs, on=ours.columns, how="anti", nulls_equal=True)
 
     def add(self, entry: Import, at: datetime, *, until: datetime | None = None) -> None:

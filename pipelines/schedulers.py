@@ -401,10 +401,11 @@ class Placement:
     def _on_own_capacity(self, node: str | None, record: Record, gpus: Fraction) -> list[Lease]:
         """A node that nothing else knows adds the GPUs that its jobs held."""
         own = self._own.setdefault((record.cluster, node, record.model), [])
+        unused = (d for d in own if not overlaps(d.exists, record.start, record.end))
         leases = []
         left = gpus
         while left > 0:
-            device = next((d for d in own if not overlaps(d.exists, record.start, record.end)), None)
+            device = next(unused, None)
             if device is None:
                 number = self._numbers[record.cluster, node] = self._numbers.get((record.cluster, node), 0) + 1
                 name = f"{node or 'unplaced'}#{number}"
