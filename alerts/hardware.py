@@ -9,7 +9,7 @@ from alerts.recording.states import EVENT_MINUTES, changed
 from alerts.rule import Alert, Severity
 from exporter.xid import xid_class
 from pipelines.promql.expressions import by
-from pipelines.promql.normalise import BOARD, of_boards
+from pipelines.promql.normalise import BOARD
 from pipelines.promql.recorded import (
     CONDITION,
     ECC_LOST,
@@ -17,6 +17,7 @@ from pipelines.promql.recorded import (
     NODE_EXPECTED,
     NODE_PRESENT,
     NVLINK_ERRORS,
+    STATE,
     XID_LAST,
     XID_RECENT,
 )
@@ -88,39 +89,40 @@ def _xid(name: str, tier: str, severity: Severity, step: str) -> Alert:
 
 
 def _lasting_states() -> Iterator[Alert]:
-    pending = f"({of_boards('row_remap_pending')} > 0) or ({of_boards('retired_pages_pending')} > 0)"
     states: tuple[tuple[str, str, Severity, str, str], ...] = (
         (
             "GpuRecoveryActionNeeded",
-            f"{of_boards('recovery_action')} > 0",
+            "recovery_action",
             "critical",
             f"The driver asks for recovery action {{{{ $value }}}} on {_WHERE}",
             "1 reset the card, 2 reboot the node, 3 drain its peers, 4 drain and reset. Drain first, then act.",
         ),
         (
             "GpuRowRemapFailed",
-            f"{of_boards('row_remap_failed')} > 0",
+            "row_remap_failed",
             "critical",
             f"{_WHERE} has no spare memory rows left",
             "A row remap failed. Take the card out of service and have it replaced.",
         ),
         (
             "GpuRowRemapPending",
-            pending,
+            "row_remap_pending",
             "warning",
             f"{_WHERE} waits for a reset to retire bad memory",
             "Reset the card when its job has ended; until then the bad row stays in use.",
         ),
         (
             "GpuSramErrorThreshold",
-            f"{of_boards('sram_threshold_exceeded')} > 0",
+            "sram_threshold",
             "critical",
             f"{_WHERE} passed the SRAM error threshold",
             "Uncorrected SRAM errors passed what NVIDIA replaces boards for. Drain it and open a case.",
         ),
     )
-    for name, expr, severity, summary, step in states:
-        yield Alert(name, expr, severity, "platform", summary, f"{_WHICH}. {step}", _BOARD, CARD)
+    for name, state, severity, summary, step in states:
+        # A scrape that fails ends no alert: what was so five minutes ago still counts.
+        expr = f'last_over_time({STATE}{{state="{state}"}}[5m])'
+        yield Alert(name, expr, severity, "platform", summary, f"{_WHICH}. {step}", _BOARD, (*CARD, "state"))
 
 
 def _errors() -> Iterator[Alert]:
@@ -151,9 +153,10 @@ def _errors() -> Iterator[Alert]:
 
 
 def _missing() -> Iterator[Alert]:
+    present = f"last_over_time({NODE_PRESENT}[5m])"
     yield Alert(
         name="GpuMissing",
-        expr=f"{NODE_EXPECTED} - on {by(*_NODE)} {NODE_PRESENT} > 0",
+        expr=f"{NODE_EXPECTED} - on {by(*_NODE)} {present} > 0",
         for_=MISSING_FOR,
         severity="critical",
         audience="platform",
@@ -165,7 +168,7 @@ def _missing() -> Iterator[Alert]:
     )
     yield Alert(
         name="GpuNodeDown",
-        expr=f"{NODE_EXPECTED} > 0 unless on {by(*_NODE)} {NODE_PRESENT}",
+        expr=f"{NODE_EXPECTED} > 0 unless on {by(*_NODE)} {present}",
         for_=MISSING_FOR,
         severity="critical",
         audience="platform",

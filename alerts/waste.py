@@ -19,7 +19,7 @@ def waste(currency: str) -> Iterator[Alert]:
     """Alerts by tenant, and on the fleet."""
     yield Alert(
         name="TenantGpusIdle",
-        expr=f"sum by (tenant) ({IDLE_COST}) > {IDLE_PER_HOUR}",
+        expr=f"sum by (tenant) (max_over_time({IDLE_COST}[10m])) > {IDLE_PER_HOUR}",
         for_="30m",
         severity="warning",
         audience="tenant",

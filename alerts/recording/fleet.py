@@ -7,9 +7,9 @@ from typing import Final
 
 from alerts.rule import RecordingRule
 from alerts.stock import Stock
-from exporter.catalog import PREFIX
-from pipelines.promql.expressions import by, labelled
-from pipelines.promql.normalise import BOARD, DEVICE, boards, of_boards
+from exporter.catalog import BY_KEY, PREFIX
+from pipelines.promql.expressions import by, labelled, number
+from pipelines.promql.normalise import BOARD, DEVICE, boards, of_boards, reading, with_our_labels
 from pipelines.promql.recorded import (
     BUSY,
     COVERAGE,
@@ -24,6 +24,7 @@ from pipelines.promql.recorded import (
     NODE_POWER_LIMIT,
     NODE_PRESENT,
     NODE_RACK,
+    UNIT_CHECK,
     WEIGHT,
 )
 
@@ -51,7 +52,26 @@ def fleet(stock: Stock) -> Iterator[RecordingRule]:
     yield RecordingRule(MODEL_FREE, f"clamp_min({holdable} - on {by(*_MODEL)} {MODEL_HELD}, 0)")
     holding = f"group by {by(*DEVICE)} ({HELD})"
     seen = f"count by (cluster) ({holding} and on {by(*DEVICE)} {BUSY})"
+    yield from _unit_checks()
     yield RecordingRule(COVERAGE, f"({seen} or 0 * count by (cluster) ({holding})) / count by (cluster) ({holding})")
+
+
+def _unit_checks() -> Iterator[RecordingRule]:
+    """Two measures of one thing, divided: far from 1, one of them has changed its unit."""
+    power = f"sum by (cluster) (avg_over_time({NODE_POWER}[10m]))"
+    yield RecordingRule(UNIT_CHECK, f"{_energy_rate()} / on (cluster) ({power} > 0)", {"check": "energy"})
+    driver = f"max by (cluster) ({reading('gpu_util_ratio', BOARD)})"
+    # Engines that hardly run say nothing about units.
+    engine = f"(max by (cluster) ({reading('engine_active_ratio', DEVICE)}) > 0.3)"
+    yield RecordingRule(UNIT_CHECK, f"{driver} / on (cluster) {engine}", {"check": "utilisation"})
+
+
+def _energy_rate() -> str:
+    metric = BY_KEY["energy_joules_total"]
+    ours = f"max by {by(*BOARD)} (rate({metric.name}[10m]))"
+    (dcgm,) = metric.dcgm
+    theirs = f"max by {by(*BOARD)} ({with_our_labels(f'rate({dcgm.name}[10m])', *BOARD)}) * {number(dcgm.scale)}"
+    return f"sum by (cluster) ({ours} or {theirs})"
 
 
 def _expected() -> str:

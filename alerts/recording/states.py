@@ -14,13 +14,21 @@ from alerts.rule import RecordingRule
 from exporter.catalog import PREFIX
 from pipelines.promql.expressions import by
 from pipelines.promql.normalise import BOARD, BOARD_IDENTITY, of_boards
-from pipelines.promql.recorded import CONDITION, ECC_LOST, NVLINK_ERRORS, XID_LAST, XID_RECENT, Recorded
+from pipelines.promql.recorded import CONDITION, ECC_LOST, NVLINK_ERRORS, STATE, XID_LAST, XID_RECENT, Recorded
 
 EVENT_MINUTES: Final = 15
 """How long an event is recent, and so how long its alert fires."""
 
 _THROTTLE_BITS: Final = {"power_cap": (4,), "hardware_slowdown": (8, 128), "thermal_throttle": (32, 64)}
 """Reason bits of ``throttle_reasons_bitmask`` (NVML, nvmlClocksEventReasons) by condition."""
+
+_STATES: Final = {
+    "recovery_action": ("recovery_action",),
+    "row_remap_failed": ("row_remap_failed",),
+    "row_remap_pending": ("row_remap_pending", "retired_pages_pending"),
+    "sram_threshold": ("sram_threshold_exceeded",),
+}
+"""Catalogue metrics that are 0 on a healthy card, by state."""
 
 # GDDR and HBM parts are specified to 95 °C and above; where the board says its own limit, that counts.
 HOT_MEMORY_CELSIUS: Final = 95
@@ -34,9 +42,15 @@ def states() -> Iterator[RecordingRule]:
     yield RecordingRule(XID_RECENT, _recent_xids())
     yield RecordingRule(ECC_LOST, f"{of_boards('ecc_uncorrected_volatile_total')} > 0")
     yield RecordingRule(NVLINK_ERRORS, f"{of_boards('nvlink_recoveries_total')} > 0")
+    for state, keys in _STATES.items():
+        yield RecordingRule(STATE, _state(keys), {"state": state})
     for condition, bits in _THROTTLE_BITS.items():
         yield RecordingRule(CONDITION, _any_bit(bits), {"condition": condition})
     yield RecordingRule(CONDITION, _hot_memory(), {"condition": "hot_memory"})
+
+
+def _state(keys: tuple[str, ...]) -> str:
+    return " or ".join(f"({of_boards(key)} > 0)" for key in keys)
 
 
 def changed(series: Recorded | str) -> str:

@@ -39,7 +39,9 @@ def tenants(config: Config) -> Iterator[RecordingRule]:
     yield from _terms(config)
     yield RecordingRule(TENANT_HELD, f"sum by {by('tenant', 'model', 'spot')} ({HELD})")
     hour = f"avg_over_time({BUSY}[1h])"
-    yield RecordingRule(TENANT_IDLE, f"sum by {_MODELS} ({HELD} and on {by(*DEVICE)} ({hour} < {IDLE_BELOW}))")
+    # Held by the same tenant an hour ago: what a card did before is not its doing.
+    since = f"{HELD} and {HELD} offset 55m"
+    yield RecordingRule(TENANT_IDLE, f"sum by {_MODELS} ({since} and on {by(*DEVICE)} ({hour} < {IDLE_BELOW}))")
     activity = f"max by {by(*DEVICE)} ({BUSY})"
     yield RecordingRule(TENANT_ACTIVE, f"sum by {_MODELS} ({HELD} * on {by(*DEVICE)} group_left () {activity})")
     for place, reservation in enumerate(config.reservations):

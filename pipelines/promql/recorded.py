@@ -91,6 +91,12 @@ NVLINK_ERRORS: Final = _recorded(
     "NVLink recoveries since the driver was loaded, where there were any.",
     key=_CARD_KEY,
 )
+STATE: Final = _recorded(
+    "device:state:code",
+    (*_CARD, "state"),
+    "Value of a state that is not as it should be: what the driver asks for, bad memory, thresholds passed.",
+    key=(*_CARD_KEY, "state"),
+)
 CONDITION: Final = _recorded(
     "device:condition:active",
     (*_CARD, "condition"),
@@ -112,6 +118,12 @@ MODEL_HELD: Final = _recorded("model:held:gpus", ("cluster", "model"), "GPUs of 
 MODEL_FREE: Final = _recorded("model:free:gpus", ("cluster", "model"), "GPUs of a model that nobody holds.")
 COVERAGE: Final = _recorded(
     "cluster:coverage:ratio", ("cluster",), "Share of held devices whose engine activity is known."
+)
+
+UNIT_CHECK: Final = _recorded(
+    "cluster:unit_check:ratio",
+    ("cluster", "check"),
+    "energy: joules a second per watt; utilisation: the driver's highest over the engines' highest. Both near 1.",
 )
 
 # Tenants and money.
