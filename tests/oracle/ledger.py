@@ -6,7 +6,7 @@ Readings
   E2. Owners of a shared device at an instant are the leases that hold then, bridged ones included.
   E3. A device that is down keeps nothing: leases, slices and (for a whole card) the stranded part go to down.
   E4. Nameless down GPUs come out of what is left of devices of their model, unobserved before idle, in order of
-      device; what exceeds that is nowhere. A tenant's down GPUs are the rows that name it, as far as they found a
+      device, the outage that began first before the others; what exceeds that is nowhere. A tenant's down GPUs are the rows that name it, as far as they found a
       device. Rejected: the rows' nominal GPUs; named outages on the tenant's dedicated devices without its name.
   E5. Energy of a board with instances goes by weight × busy over the instances present; where one of them has no
       valid busy sample, or all are at 0, by weight alone. Rejected: an unknown activity counts as 0.
@@ -268,7 +268,8 @@ class Ledger:
         return [outage for outage in self.inputs.outages if outage.start <= at < outage.end]
 
     def _nameless_outages(self, now: Instant) -> None:
-        for outage in [o for o in self._outages(now.start) if not o.device]:
+        nameless = [outage for outage in self._outages(now.start) if not outage.device]
+        for outage in sorted(nameless, key=lambda o: o.start):
             wanted = outage.gpus
             for state in ("unobserved", "idle"):
                 for piece in now.free:
