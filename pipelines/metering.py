@@ -13,6 +13,7 @@ import polars as pl
 
 from pipelines.capacity import Part, account, take_down
 from pipelines.config import Config, Rate, Reservation
+from pipelines.conservation import check_conservation
 from pipelines.fleet import Fleet, exist
 from pipelines.instants import from_ms, to_ms
 from pipelines.intervals import Interval, intersect, union
@@ -106,9 +107,11 @@ def meter(inputs: Inputs, config: Config, *, window: Interval | None = None) -> 
     parts, fell = take_down(parts, fleet, [r for r in outages if r.device is None], findings)
     ids = [lease.identity(fleet.devices[lease.dev].key) for lease in leases]
     cuts = [*(window or ()), *_edges(config, parts)]
+    usage = roll_up(parts, leases, ids, fleet, sighted.stamps, cuts)
+    check_conservation(usage, fleet)
     return Metered(
         leases=_lease_table(leases, ids, fleet),
-        usage=roll_up(parts, leases, ids, fleet, sighted.stamps, cuts),
+        usage=usage,
         outages=_outage_table(outages, fell, fleet),
         findings=findings,
         span=span,
@@ -143,13 +146,13 @@ def _in_ms(table: pl.DataFrame, *columns: str) -> pl.DataFrame:
 
 
 def _span(fleet: Fleet, records: pl.DataFrame) -> Interval | None:
-    """Return the time from the first sample or scheduled run to the end of the last."""
+    """Return the time from the first sample or scheduled run to the end of the last; None: nothing has an end."""
     starts = [*(start for start, _ in fleet.hulls.values()), *records["start"].to_list()]
     ends = [
         *(end for _, end in fleet.hulls.values()),
         *records.select(pl.coalesce("end", "start")).to_series().to_list(),
     ]
-    return (min(starts), max(ends)) if starts else None
+    return (min(starts), max(ends)) if starts and min(starts) < max(ends) else None
 
 
 def _outage_table(outages: list[Record], fell: list[tuple[Record, Part]], fleet: Fleet) -> pl.DataFrame:

@@ -60,7 +60,7 @@ def replay(directory: Path, *, start: datetime | None = None, end: datetime | No
             within = window or metered.span
             if within is None:
                 raise WorkError(
-                    f"{directory}: its sources hold no sample and no allocation{_because(metered)}; look at its files,"
+                    f"{directory}: its sources hold no sample and no ended allocation{_because(metered)}; look at its files,"
                     " or say what to report on with --from and --to"
                 )
         return report_on(metered, config, within, as_of=from_ms(within[1]))
@@ -131,7 +131,7 @@ def report(
     window = within_of(parse_period(period, config.timezone)) if period else _window(config, start, end)
     within = window or metered.span
     if within is None:
-        raise LedgerError(f"{config.ledger}: the ledger holds no sample and no allocation; run `gpuledger run --once`")
+        raise LedgerError(f"{config.ledger}: the ledger holds no sample and no ended allocation; name a --period")
     found = report_on(metered, config, within, as_of=as_of)
     if tenant is not None:
         found = found.model_copy(update={"tenants": [t for t in found.tenants if t.tenant == tenant]})

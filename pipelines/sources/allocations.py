@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_FLOOR, Decimal, InvalidOperation
 from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -13,6 +13,7 @@ import polars as pl
 
 from exporter.errors import UsageError
 from pipelines.periods import parse_time
+from pipelines.sources.bounds import EARLIEST, GPU_STEP, LATEST, MAX_GPUS
 from pipelines.sources.csv_rows import BadRowError, csv_rows
 from pipelines.sources.identity import split_uuid
 from pipelines.sources.tally import Tally
@@ -27,7 +28,8 @@ UNNAMED: Final = "unknown"  # the workload of a row that names neither a workloa
 def read_allocations(path: Path, *, cluster: str | None, zone: ZoneInfo, name: str | None = None) -> Batch:
     """One record per row ``start,end,gpus,device,model,tenant,workload,class``; blank is unknown.
 
-    A row with a device and no count is of one GPU. A blank end is an allocation that still runs. A column
+    A row with a device and no count is of one GPU. An end that is blank or after 2099 is of an allocation that still
+    runs. A column
     ``cluster`` goes before the source's. Bad rows are counted and left out.
 
     Args:
@@ -88,6 +90,10 @@ def _span(start: str, end: str, zone: ZoneInfo) -> tuple[datetime, datetime | No
         ends = parse_time(end, zone) if end else None
     except UsageError:
         raise BadRowError("row whose start or end is no ISO 8601 time") from None
+    if ends is not None and ends >= LATEST:
+        ends = None
+    if not EARLIEST <= begins < LATEST:
+        raise BadRowError("row whose start is before 1970 or after 2099")
     if ends is not None and ends < begins:
         # In an hour that the clock repeats, an end before the start is the second of its name.
         ends = _second_of_its_name(end, zone)
@@ -113,6 +119,11 @@ def _gpus(text: str, device: str | None) -> str:
         count = Decimal(0)
     if not count.is_finite() or count <= 0 or "_" in text:
         raise BadRowError("row whose gpus is no positive decimal")
+    if count > MAX_GPUS:
+        raise BadRowError(f"row of more than {MAX_GPUS} gpus")
+    count = count.quantize(GPU_STEP, ROUND_FLOOR)
+    if not count:
+        raise BadRowError("row of less than a billionth of a GPU")
     if device is not None and count > 1:
         raise BadRowError("row of more than one GPU on one named device")
     return format(count.normalize(), "f")

@@ -11,6 +11,7 @@ import polars as pl
 
 from exporter.errors import UsageError
 from pipelines.periods import parse_time
+from pipelines.sources.bounds import MAX_GPUS
 from pipelines.sources.csv_rows import BadRowError, csv_rows
 from pipelines.sources.identity import split_uuid
 from pipelines.sources.tally import Tally
@@ -78,7 +79,10 @@ def _count(text: str, column: str) -> int | None:
         return None
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise BadRowError(f"row whose {column} is no whole number")
-    return int(text)
+    count = int(text)
+    if count > MAX_GPUS:
+        raise BadRowError(f"row whose {column} is over {MAX_GPUS}")
+    return count
 
 
 def _time(text: str, zone: ZoneInfo) -> datetime | None:

@@ -11,6 +11,7 @@ import polars as pl
 
 from exporter.errors import SourceError
 from pipelines.sources import hostlist
+from pipelines.sources.bounds import EARLIEST, LATEST
 from pipelines.sources.local_times import resolve_spans, utc_candidates
 from pipelines.sources.sacct_text import COLUMNS, read_rows
 from pipelines.sources.tally import Tally
@@ -95,7 +96,10 @@ def _runs(jobs: pl.DataFrame, zone: ZoneInfo, tally: Tally) -> pl.DataFrame:
         ended.alias("ended"),
         (ended & end.is_null()).alias("bad_end"),
     ).with_columns(end=pl.when("ended").then("end").otherwise(pl.col("start") + lasted))
-    unreadable = pl.col("start").is_null() | pl.col("bad_end")
+    possible = pl.all_horizontal(
+        pl.col(name).is_between(EARLIEST, LATEST, closed="left").fill_null(value=True) for name in ("start", "end")
+    )
+    unreadable = pl.col("start").is_null() | pl.col("bad_end") | ~possible
     backwards = ~unreadable & (pl.col("end") < pl.col("start")).fill_null(value=False)
     _count(tally, "row whose Start or End is no time", jobs.filter(unreadable))
     _count(tally, "row that ends before it starts", jobs.filter(backwards))
@@ -107,12 +111,12 @@ def _elapsed_seconds(jobs: pl.DataFrame) -> pl.Series:
     days, hours, minutes, seconds = (
         pl.col("Elapsed").str.extract(_ELAPSED, group).cast(pl.Int64, strict=False) for group in (1, 2, 3, 4)
     )
-    return jobs.select(
-        pl.coalesce(
-            pl.col("ElapsedRaw").cast(pl.Int64, strict=False),
-            days.fill_null(0) * 86400 + hours * 3600 + minutes * 60 + seconds,
-        ).alias("elapsed")
-    )["elapsed"]
+    elapsed = pl.coalesce(
+        pl.col("ElapsedRaw").cast(pl.Int64, strict=False),
+        days.fill_null(0) * 86400 + hours * 3600 + minutes * 60 + seconds,
+    )
+    possible = elapsed.is_between(0, (LATEST - EARLIEST).total_seconds())
+    return jobs.select(pl.when(possible).then(elapsed).alias("elapsed"))["elapsed"]
 
 
 def _one_row_per_run(jobs: pl.DataFrame) -> pl.DataFrame:

@@ -11,6 +11,7 @@ from polars.exceptions import PolarsError
 
 from exporter.catalog import BY_KEY
 from exporter.errors import SourceError
+from pipelines.sources.bounds import EARLIEST, LATEST
 from pipelines.sources.tally import Tally
 from pipelines.tables import SAMPLE_LABELS, TIME, Batch
 
@@ -38,8 +39,11 @@ def read_samples(path: Path, *, cluster: str, name: str | None = None) -> Batch:
     whole = table.drop_nulls(list(_NEEDED))
     if whole.height < table.height:
         tally.add("row without time or device", count=table.height - whole.height)
-    metrics = [key for key in whole.columns if key not in SAMPLE_LABELS]
-    return Batch(samples=whole.select(*SAMPLE_LABELS, *metrics), findings=tally.findings())
+    possible = whole.filter(pl.col("time").is_between(EARLIEST, LATEST, closed="left"))
+    if possible.height < whole.height:
+        tally.add("row whose time is before 1970 or after 2099", count=whole.height - possible.height)
+    metrics = [key for key in possible.columns if key not in SAMPLE_LABELS]
+    return Batch(samples=possible.select(*SAMPLE_LABELS, *metrics), findings=tally.findings())
 
 
 def _files(path: Path) -> list[Path]:

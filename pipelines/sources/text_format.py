@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Final
 
+from pipelines.sources.bounds import LATEST_MS
 from pipelines.sources.labels import BadSeriesError, metric_name, parse_series
 from pipelines.sources.tally import Tally
 from pipelines.sources.wide import FOREIGN, NO_DEVICE, Observations
@@ -16,7 +17,6 @@ from pipelines.sources.wide import FOREIGN, NO_DEVICE, Observations
 # Series seen; beyond it the cache starts anew, so that a file of ever new series can't fill the memory.
 _MAX_CACHED: Final = 1 << 18
 _MAX_CACHED_BYTES: Final = 1 << 12
-_MAX_TIME_MS: Final = 253402300799999  # 9999-12-31
 
 
 class TextReader:
@@ -59,7 +59,7 @@ class TextReader:
                 except ValueError:
                     self._read_fields(fields, series, number)
                     continue
-                if 0 <= time_ms <= _MAX_TIME_MS:
+                if 0 <= time_ms < LATEST_MS:
                     add_time(time_ms)
                     add_series(series)
                     add_value(value)
@@ -126,7 +126,7 @@ class TextReader:
             time_ms = self._to_ms(fields[1]) if len(fields) == 2 else self._at_ms
         except (ValueError, OverflowError):
             time_ms = -1
-        if time_ms is not None and (not 0 <= time_ms <= _MAX_TIME_MS or b"_" in fields[-1]):
+        if time_ms is not None and (not 0 <= time_ms < LATEST_MS or b"_" in fields[-1]):
             self._tally.add("malformed timestamp", number)
         elif series == NO_DEVICE:
             self._tally.add("series that names no device (no UUID, no node with a GPU index)", number)

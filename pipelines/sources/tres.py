@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from pipelines.sources.bounds import MAX_GPUS
+
 # `gres/gpu:a100=2` and `gres/gpu=2` of TRES; gres/gpumem, gres/gpuutil and gres/shard are no GPUs.
 _TRES: Final = re.compile(r"gres/gpu(?::([^=]+))?=(\d+)", re.ASCII)
 # `gpu:a100:2(S:0-1)` of AllocGRES.
@@ -19,7 +21,7 @@ def gpus_by_type(text: str) -> dict[str | None, int]:
     The plain entry counts all GPUs and the typed ones are part of it: what they leave of it is of unknown type.
 
     Raises:
-        ValueError: an entry for GPUs has no count.
+        ValueError: an entry for GPUs has no count, or one that no job has.
     """
     typed: dict[str | None, int] = {}
     plain = 0
@@ -36,4 +38,6 @@ def gpus_by_type(text: str) -> dict[str | None, int]:
     rest = plain - sum(typed.values())
     if rest > 0:
         typed[None] = rest
+    if sum(typed.values()) > MAX_GPUS:
+        raise ValueError("more GPUs than any job has")
     return {kind: count for kind, count in typed.items() if count}

@@ -29,6 +29,7 @@ def test_a_row_is_a_record_and_blank_is_unknown(tmp_path: Path) -> None:
     assert first == dict.fromkeys(RECORD) | {
         "kind": "allocations",
         "workload": "repair-1",
+        "labelled_as": "repair-1",
         "tenant": "vision",
         "class": "down",
         "start": datetime(2026, 11, 10, tzinfo=UTC),
@@ -70,6 +71,9 @@ def test_times_without_an_offset_are_local(tmp_path: Path, start: str, end: str,
         ("2026-11-10T00:00:00Z,2026-11-11T00:00:00Z,Infinity,,,,w,", "positive decimal"),
         ("2026-11-10T00:00:00Z,2026-11-11T00:00:00Z,many,,,,w,", "positive decimal"),
         ("2026-11-10T00:00:00Z,2026-11-11T00:00:00Z,,,,,w,", "count of gpus"),
+        ("2026-11-10T00:00:00Z,2026-11-11T00:00:00Z,1e30,,,,w,", "more than 65536"),
+        ("2026-11-10T00:00:00Z,2026-11-11T00:00:00Z,1e-12,,,,w,", "billionth"),
+        ("0001-01-01T00:00:00Z,2026-11-11T00:00:00Z,1,,,,w,", "before 1970"),
         ("2026-11-10T00:00:00Z,2026-11-11T00:00:00Z,2,GPU-a,,,w,", "one named device"),
         ("2026-11-10T00:00:00Z,2026-11-11T00:00:00Z,1,,,,w,premium", "class"),
         ("2026-11-10T00:00:00Z,2026-11-11T00:00:00Z,1", "columns of the header"),
@@ -87,11 +91,17 @@ def test_a_bad_row_is_counted_with_its_line_and_the_rest_kept(tmp_path: Path, ro
 
 
 @pytest.mark.parametrize(
-    ("gpus", "exact"), [("8", "8"), ("0.50", "0.5"), ("1e2", "100"), ("0.142857142857142857", "0.142857142857142857")]
+    ("gpus", "exact"), [("8", "8"), ("0.50", "0.5"), ("1e2", "100"), ("0.142857142857142857", "0.142857142")]
 )
-def test_counts_of_gpus_are_exact_decimals(tmp_path: Path, gpus: str, exact: str) -> None:
+def test_counts_of_gpus_are_exact_decimals_to_a_billionth(tmp_path: Path, gpus: str, exact: str) -> None:
     batch = read(tmp_path, f"{HEADER}\n2026-11-10T00:00:00Z,2026-11-11T00:00:00Z,{gpus},,,,w,\n")
     assert batch.records["gpus"].to_list() == [exact]
+
+
+@pytest.mark.parametrize("end", ["", "9999-12-31T23:59:59Z", "2100-01-01T00:00:00Z"])
+def test_an_end_that_is_never_is_open(tmp_path: Path, end: str) -> None:
+    (row,) = read(tmp_path, f"{HEADER}\n2026-11-10T00:00:00Z,{end},1,,,,w,\n").records.rows(named=True)
+    assert (row["end"], row["ended"]) == (None, False)
 
 
 @pytest.mark.parametrize(

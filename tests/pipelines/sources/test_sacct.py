@@ -61,7 +61,8 @@ def test_a_job_is_a_record(tmp_path: Path) -> None:
         {
             "kind": "slurm",
             "cluster": "hpc",
-            "workload": "9",
+            "workload": "7_1",
+            "labelled_as": "9",
             "user": "u1",
             "tenant": None,
             "class": None,
