@@ -17,6 +17,7 @@ from alerts.hardware import hardware
 from alerts.links import Links
 from alerts.metering import metering
 from alerts.recording import recording
+from alerts.routes import alertmanager, read_maintenance
 from alerts.rule import Alert, Group
 from alerts.stock import read_stock
 from alerts.tenancy import tenancy
@@ -25,13 +26,18 @@ from pipelines.config import Config
 
 RECORDING_FILE = "gpuledger-recording.rules.yml"
 ALERTS_FILE = "gpuledger-alerts.rules.yml"
+ROUTES_FILE = "alertmanager.yml"
 
 
-def build(config: Config, out: Path, links: Links | None = None) -> list[Path]:
+def build(config: Config, out: Path, links: Links | None = None, *, maintenance: Path | None = None) -> list[Path]:
     """Write every file into ``out``, which is made where it doesn't exist; returns them.
+
+    Args:
+        maintenance: YAML list of Alertmanager's time intervals in which only critical alerts are sent.
 
     Raises:
         SourceError: an inventory can't be read.
+        UsageError: the maintenance file can't.
         OSError: a file can't be written.
     """
     links = links or Links()
@@ -39,6 +45,7 @@ def build(config: Config, out: Path, links: Links | None = None) -> list[Path]:
     texts = {
         RECORDING_FILE: rules_text(recording(config, stock)),
         ALERTS_FILE: rules_text(alert_groups(config, links)),
+        ROUTES_FILE: _text(alertmanager(config, read_maintenance(maintenance) if maintenance else ())),
         **{f"runbooks/{page.name}": page.read_text(encoding="utf-8") for page in runbooks()},
     }
     paths = []
@@ -86,7 +93,11 @@ def alert_rule(alert: Alert, links: Links) -> dict[str, Any]:
 
 def rules_text(groups: list[Group]) -> str:
     """A rule file."""
-    body = yaml.dump({"groups": [g.as_yaml() for g in groups]}, Dumper=_Plain, sort_keys=False, width=10_000)
+    return _text({"groups": [group.as_yaml() for group in groups]})
+
+
+def _text(content: dict[str, Any]) -> str:
+    body = yaml.dump(content, Dumper=_Plain, sort_keys=False, width=10_000, allow_unicode=True)
     return f"# Made by `gpuledger alerts build` from gpuledger.yaml: change that, and build again.\n{body}"
 
 
