@@ -213,7 +213,11 @@ class _Card:
             shares = self._by_measure(dev, shares, t)
         shares |= stated
         held = sum(shares.values(), Fraction(0))
-        return {n: s / held for n, s in shares.items()} if held > 1 else shares
+        if held > 1:  # shares that sources state and that don't fit: each gives way in proportion, and it is said
+            who = " and ".join(sorted({lease.workload for lease in leases})[:3])
+            self._counts.conflicts.add((self._fleet.devices[dev].key, who))
+            return {n: s / held for n, s in shares.items()}
+        return shares
 
     def _by_measure(self, dev: int, even: dict[int, Fraction], t: int) -> dict[int, Fraction]:
         """Split what is held by what was measured per owner; even where it wasn't measured."""

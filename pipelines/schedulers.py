@@ -253,7 +253,8 @@ class Placement:
         self._fleet, self._down = fleet, down
         self._free: dict[int, list[Interval]] = {}
         self._by_node: dict[str | None, list[Device]] = {}
-        self._own: dict[tuple[str | None, str | None, str | None], list[Device]] = {}
+        self._own: dict[tuple[str | None, str | None], list[list[Interval]]] = {}
+        self._own_devices: dict[tuple[str | None, str | None, int, str | None], Device] = {}
         taken: dict[int, list[Interval]] = {}
         for lease in leases:
             taken.setdefault(lease.dev, []).append((lease.start, lease.end))
@@ -265,7 +266,6 @@ class Placement:
             out = union([*taken.get(device.dev, []), *down.get(device.card, [])])
             self._free[device.dev] = subtract(exists, out)
             self._by_node.setdefault(device.node, []).append(device)
-        self._numbers: dict[tuple[str | None, str | None], int] = {}
         self.unplaced = 0
         self.unplaced_details: list[str] = []
 
@@ -399,20 +399,30 @@ class Placement:
         return lease_of(record, device, start, end, share=share, guessed=guessed)
 
     def _on_own_capacity(self, node: str | None, record: Record, gpus: Fraction) -> list[Lease]:
-        """A node that nothing else knows adds the GPUs that its jobs held."""
-        own = self._own.setdefault((record.cluster, node, record.model), [])
-        unused = (d for d in own if not overlaps(d.exists, record.start, record.end))
+        """A node that nothing else knows adds the GPUs that its jobs held: as many as were held at once."""
+        own = self._own.setdefault((record.cluster, node), [])
+        free = [n for n, times in enumerate(own) if not overlaps(times, record.start, record.end)]
         leases = []
         left = gpus
         while left > 0:
-            device = next(unused, None)
-            if device is None:
-                number = self._numbers[record.cluster, node] = self._numbers.get((record.cluster, node), 0) + 1
-                name = f"{node or 'unplaced'}#{number}"
-                device = self._fleet.add(cluster=record.cluster, device=name, model=record.model, node=node)
-                own.append(device)
+            if not free:
+                own.append([])
+                free.append(len(own) - 1)
+            number = free.pop(0)
+            own[number] = union([*own[number], (record.start, record.end)])
+            device = self._own_device(node, number, record)
             device.exists = union([*device.exists, (record.start, record.end)])
             share = left if left < 1 else None
             leases.append(lease_of(record, device, record.start, record.end, share=share))
             left -= share or 1
         return leases
+
+    def _own_device(self, node: str | None, number: int, record: Record) -> Device:
+        """Return the device of a place on a node; which model stood there is known only while a job holds it."""
+        key = (record.cluster, node, number, record.model)
+        if key not in self._own_devices:
+            name = f"{node or 'unplaced'}#{number + 1}"
+            self._own_devices[key] = self._fleet.add(
+                cluster=record.cluster, device=name, model=record.model, node=node
+            )
+        return self._own_devices[key]
