@@ -6,8 +6,10 @@ at worst a file that nobody reads, and the same samples written again are the sa
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -53,7 +55,7 @@ def write(folder: Path, samples: pl.DataFrame) -> list[Part]:
 
 def _write_part(folder: Path, relative: str, rows: pl.DataFrame) -> str:
     target = folder / relative
-    temporary = target / f".{os.getpid()}.tmp"
+    temporary = target / ".part.tmp"  # one writer holds the ledger; a killed one's leavings are written over
     try:
         target.mkdir(parents=True, exist_ok=True)
         rows.write_parquet(temporary, compression="zstd", statistics=True, row_group_size=ROW_GROUP)
@@ -65,6 +67,8 @@ def _write_part(folder: Path, relative: str, rows: pl.DataFrame) -> str:
     except (OSError, pl.exceptions.PolarsError) as error:
         temporary.unlink(missing_ok=True)
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        if isinstance(error, pl.exceptions.PolarsError) and shutil.disk_usage(folder).free < rows.estimated_size():
+            reason = os.strerror(errno.ENOSPC)  # polars doesn't say
         raise LedgerError(
             f"{target}: can't be written: {reason}; nothing was changed; free space or mend the permissions"
         ) from None

@@ -257,8 +257,9 @@ def _decimal(rate: Fraction) -> Decimal:
 
 def _write(folder: Path, name: str, tables: Mapping[str, pl.DataFrame]) -> str:
     """Write a file under a name of its own; it has that name only once it is whole."""
-    final, temporary = folder / f"{name}.duckdb", folder / f".{name}.{os.getpid()}.tmp"
-    temporary.unlink(missing_ok=True)
+    # Whoever publishes holds the ledger, so what lies under these names was left by a pass that was killed.
+    final, temporary = folder / f"{name}.duckdb", folder / f".{name}.tmp"
+    _discard(temporary)
     try:
         with store.opened(temporary, read_only=False) as connection:
             for table, rows in tables.items():
@@ -268,8 +269,14 @@ def _write(folder: Path, name: str, tables: Mapping[str, pl.DataFrame]) -> str:
             connection.execute("CHECKPOINT")
         temporary.replace(final)
     finally:
-        temporary.unlink(missing_ok=True)
+        _discard(temporary)
     return final.name
+
+
+def _discard(path: Path) -> None:
+    """Remove a DuckDB file and its log."""
+    path.unlink(missing_ok=True)
+    path.with_name(f"{path.name}.wal").unlink(missing_ok=True)
 
 
 def _write_if_changed(
@@ -287,7 +294,7 @@ def _write_if_changed(
 
 
 def _point(folder: Path, publication: Publication) -> None:
-    temporary = folder / f".{POINTER}.{os.getpid()}.tmp"
+    temporary = folder / f".{POINTER}.tmp"
     pointer = {**publication.__dict__, "as_of": publication.as_of.isoformat(), "tenants": dict(publication.tenants)}
     with temporary.open("w") as stream:
         json.dump(pointer, stream, indent=2)

@@ -29,9 +29,11 @@ def opened(path: Path, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection
     try:
         connection = duckdb.connect(str(path), read_only=read_only)
     except duckdb.IOException as error:
-        if "lock" in str(error).lower():
+        if "could not set lock" in str(error).lower():
             raise LedgerBusy(str(path), _named_in(str(error))) from None
-        raise LedgerError(f"{path}: can't be opened: {_one_line(error)}") from None
+        if "not a valid duckdb database" in str(error).lower():
+            raise LedgerError(f"{path}: is no ledger of this program; move it away") from None
+        raise LedgerError(f"{path}: can't be opened: {_one_line(error)}; mend its permissions, or make room") from None
     except duckdb.Error as error:
         raise LedgerError(f"{path}: is no ledger of this program: {_one_line(error)}; move it away") from None
     try:
@@ -39,8 +41,10 @@ def opened(path: Path, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection
         yield connection
     except duckdb.OutOfMemoryException as error:
         raise LedgerError(f"{path}: out of memory: {_one_line(error)}; nothing was changed") from None
-    except (duckdb.IOException, duckdb.FatalException) as error:
-        raise LedgerError(f"{path}: can't be written: {_one_line(error)}; nothing was changed") from None
+    except (duckdb.IOException, duckdb.FatalException, duckdb.TransactionException) as error:
+        raise LedgerError(
+            f"{path}: can't be written: {_one_line(error)}; nothing was changed: make room and try again"
+        ) from None
     finally:
         connection.close()
 
@@ -90,11 +94,18 @@ def held(
                     raise LedgerBusy(str(folder), _holder(path)) from None
                 sleep(_POLL_S)
                 waited += _POLL_S
-        os.truncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {os.getpid()} ({purpose})".encode(), 0)
+        _name_holder(folder, descriptor, purpose)
         yield
     finally:
         os.close(descriptor)
+
+
+def _name_holder(folder: Path, descriptor: int, purpose: str) -> None:
+    try:
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()} ({purpose})".encode(), 0)
+    except OSError as error:
+        raise LedgerError(f"{folder}: can't be written: {error.strerror}; free space and try again") from None
 
 
 def _holder(path: Path) -> str:
