@@ -77,7 +77,8 @@ def clean(samples: pl.DataFrame, *, exporter_pods: Sequence[str], interval_ms: i
         busy_seen=pl.col("engine_active_ratio").is_not_null() | pl.col("gpu_util_ratio").is_not_null(),
         power_seen=pl.col("power_watts").is_not_null(),
     )
-    rows = pl.concat([pl.DataFrame({"series": number}), seen, _valid(samples, findings)], how="horizontal")
+    rows = pl.concat([pl.DataFrame({"series": number}), seen], how="horizontal")
+    rows = pl.concat([rows, _valid(samples, rows.select(_key("series"))["key"], findings)], how="horizontal")
     findings += _xid_events(samples, rows.select("t", card=series["card"].gather(number)), devices)
     rows = _one_value_per_series(rows, findings)
     rows = rows.with_columns(series[c].gather(rows["series"]).alias(c) for c in ("dev", "card", "owner", "stream"))
@@ -93,23 +94,27 @@ def clean(samples: pl.DataFrame, *, exporter_pods: Sequence[str], interval_ms: i
     )
 
 
-def _valid(samples: pl.DataFrame, findings: list[Finding]) -> pl.DataFrame:
-    """Return the stamped metrics without values that can't be; count every catalogue metric's."""
+def _valid(samples: pl.DataFrame, at: pl.Series, findings: list[Finding]) -> pl.DataFrame:
+    """Return the stamped metrics without values that can't be; count every catalogue metric's.
+
+    Args:
+        at: the series and time of each row: a sample that two imports hold is one.
+    """
     powered = pl.col("power_watts") > 0
-    kept, counts = [], []
+    kept, dropped = [], {}
     for key in (c for c in samples.columns if c in BY_KEY):
         metric, value = BY_KEY[key], pl.col(key)
         bad = ~value.is_finite() | (value < metric.minimum) | (value > metric.maximum)
         if metric.unit == "celsius":
             bad |= (value == 0) & powered.fill_null(value=False)
-        counts.append(bad.sum().alias(key))
+        dropped[key] = bad
         if key in STAMPED_METRICS:
             good = value.clip(upper_bound=1.0) if metric.unit == "ratio" else value
             kept.append(pl.when(~bad).then(good).alias(key))
-    dropped = samples.select(counts).row(0, named=True)
-    findings.extend(
-        Finding("invalid_sample", n, f"{key}: blank, no number or out of range") for key, n in dropped.items() if n
-    )
+    counts = samples.select(bad.sum().alias(key) for key, bad in dropped.items()).row(0, named=True)
+    for key in (key for key, count in counts.items() if count):
+        found = samples.select(at, key, bad=dropped[key]).filter("bad").unique().height
+        findings.append(Finding("invalid_sample", found, f"{key}: blank, no number or out of range"))
     return samples.select(kept)
 
 
