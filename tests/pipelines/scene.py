@@ -95,7 +95,7 @@ def seen(
     instance: str = "",
     profile: str = "",
     labels: Mapping[str, str] | None = None,
-    **values: Value,
+    **values: Value | None,
 ) -> Series:
     """A device as dcgm-exporter shows it, its owner ``namespace/pod`` or none; GPU_UTIL 50 where nothing else."""
     namespace, _, pod = owner.partition("/")
@@ -111,7 +111,8 @@ def seen(
         "pod_uid": uid,
         "hpc_job": job,
     }
-    return Series(device, minutes, named | dict(labels or {}), values or {"util": 50}, every)
+    shown = {metric: value for metric, value in values.items() if value is not None}
+    return Series(device, minutes, named | dict(labels or {}), shown or {"util": 50}, every)
 
 
 @dataclass(frozen=True)

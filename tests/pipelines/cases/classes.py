@@ -149,7 +149,7 @@ CASES: Final = [
             held(1),
             allocations=[Allocation((0, 60), "1", tenant="astro", workload="repair", class_="down")],
             inventory=[Listed(gpus="2", minutes=(0, 60))],
-            config={"rates": RATES, "reservations": [reservation(2)]},
+            config={"rates": RATES, "reservations": [reservation(2)], "sla": {"credit_downtime": False}},
         ),
         {"tenants": [tenant("astro", reserved=1, reserved_unused=1, credit="0.00", reservation="4.00")]},
     ),
