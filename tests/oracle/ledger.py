@@ -6,8 +6,9 @@ Readings
   E2. Owners of a shared device at an instant are the leases that hold then, bridged ones included.
   E3. A device that is down keeps nothing: leases, slices and (for a whole card) the stranded part go to down.
   E4. Nameless down GPUs come out of what is left of devices of their model, unobserved before idle, in order of
-      device, the outage that began first before the others; what exceeds that is nowhere. A tenant's down GPUs are the rows that name it, as far as they found a
-      device. Rejected: the rows' nominal GPUs; named outages on the tenant's dedicated devices without its name.
+      device, the outage that began first before the others; what exceeds that is nowhere. A tenant's down GPUs are the
+      rows that name it, as far as they found a device. Rejected: the rows' nominal GPUs; named outages on the tenant's
+      dedicated devices without its name. A lease that an outage cuts is still one lease in the means. Rejected: two.
   E5. Energy of a board with instances goes by weight × busy over the instances present; where one of them has no
       valid busy sample, or all are at 0, by weight alone. Rejected: an unknown activity counts as 0.
   E6. A board has a counter if any valid counter sample of it exists; then its power samples count for nothing.
