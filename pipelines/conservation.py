@@ -49,6 +49,6 @@ def check_conservation(usage: pl.DataFrame, fleet: Fleet) -> None:
         first = wrong.row(0, named=True)
         raise ConservationError(
             f"{first['device']} at {from_ms(first['hour'] * HOUR_MS):%Y-%m-%dT%H:%M:%SZ}: its parts add up to"
-            f" {(first['parts'] or 0) / 1000:.3f} s of {(first['there'] or 0) / 1000:.3f} s ({wrong.height} device-hours"
-            " in all); please report it with its input"
+            f" {(first['parts'] or 0) / 1000:.3f} s of {(first['there'] or 0) / 1000:.3f} s, and so in {wrong.height}"
+            " device-hours; please report it with its input"
         )

@@ -19,8 +19,9 @@ from pipelines.instants import from_ms, to_ms
 from pipelines.intervals import Interval, intersect, union
 from pipelines.leases import Lease
 from pipelines.periods import local_midnights
+from pipelines.placement import Placement
 from pipelines.rollup import roll_up
-from pipelines.schedulers import Demand, Placement, Record, fitted, named_leases, pushed_out, records_from
+from pipelines.schedulers import Demand, Record, fitted, named_leases, pushed_out, records_from
 from pipelines.sighting import sight
 from pipelines.tables import Finding
 from pipelines.tenancy import tenancy_edges

@@ -112,9 +112,7 @@ def test_the_pipeline_agrees_with_the_truth_over_days(told: dict[str, Any], repo
         "counter_reset",
         "gap",
         "invalid_sample",
-        pytest.param(
-            "xid_event", marks=pytest.mark.xfail(reason="the pipeline doesn't speak of XIDs yet", strict=False)
-        ),
+        "xid_event",
     ],
 )
 def test_the_pipeline_says_what_the_story_broke(code: str, told: dict[str, Any], report: dict[str, Any]) -> None:
