@@ -16,7 +16,7 @@ from pipelines.intervals import Interval
 from pipelines.ledger import Ledger, open_ledger
 from pipelines.metering import Metered, meter
 from pipelines.periods import Period, parse_period
-from pipelines.publish import Publication, current, publish, published_fleet
+from pipelines.publish import Publication, last_published, publish, published_fleet
 from pipelines.rating import rate
 from pipelines.report import Report
 from pipelines.statement import make_report, within_of
@@ -31,12 +31,14 @@ class RunResult:
     publication: Publication | None
 
     def __str__(self) -> str:
-        new = f"{self.ingested.samples:,} samples and {self.ingested.records:,} records from {self.ingested.sources} sources"
-        same = f"{self.ingested.unchanged} unchanged"
+        done = self.ingested
+        new = f"{done.samples:,} samples and {done.records:,} records from {done.sources} sources"
+        same = f"{done.unchanged} unchanged"
         if not self.rebuilt:
             return f"nothing new ({same})"
         tenants = len(self.publication.tenants) if self.publication else 0
-        return f"read {new} ({same}); published the fleet and {tenants} tenants"
+        found = ", ".join(f"{count:,} {code}" for code, count in sorted(done.findings.items()))
+        return f"read {new} ({same}); published the fleet and {tenants} tenants" + (f"; found {found}" if found else "")
 
 
 def replay(directory: Path, *, start: datetime | None = None, end: datetime | None = None) -> Report:
@@ -60,8 +62,8 @@ def replay(directory: Path, *, start: datetime | None = None, end: datetime | No
             within = window or metered.span
             if within is None:
                 raise WorkError(
-                    f"{directory}: its sources hold no sample and no ended allocation{_because(metered)}; look at its files,"
-                    " or say what to report on with --from and --to"
+                    f"{directory}: its sources hold no sample and no ended allocation{_because(metered)}; look at its"
+                    " files, or say what to report on with --from and --to"
                 )
         return report_on(metered, config, within, as_of=from_ms(within[1]))
 
@@ -147,7 +149,7 @@ def report_on(metered: Metered, config: Config, within: Interval, *, as_of: date
 
 def _finish(ledger: Ledger, config: Config, done: Ingested, now: datetime) -> RunResult:
     made_from = f"{config.config_hash}:{ledger.state()}"
-    published = current(config.ledger)
+    published = last_published(config.ledger)
     if published is not None and published.made_from == made_from:
         return RunResult(done, rebuilt=False, publication=None)
     metered = _meter(ledger, config, _window(config, None, None), now)

@@ -191,7 +191,8 @@ class FakePrometheus(ThreadingHTTPServer):
         end = float(fields["time"])
         start = end - int(span.removesuffix("ms]")) / 1000
         values = [(t, v) for t, v in self.stored[name] if start <= t <= end]
-        result = [{"metric": {"__name__": name, **LABELS}, "values": values}] if values else []
+        metric = {"__name__": name, **LABELS}
+        result = [{"metric": metric, "values": values}] if values else []
         return {"status": "success", "data": {"resultType": "matrix", "result": result}}
 
 
