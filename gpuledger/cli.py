@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "import": "load files into the ledger",
     "replay": "report on a folder of recordings, in a throw-away ledger",
     "report": "report from the configured ledger",
+    "statement": "one tenant's statement as PDF, Excel, CSV or JSON",
     "simulate": "make a simulated fleet with its ground truth, as a replay directory",
     "app": "serve the web app",
     "dashboards": "build and lint Grafana boards",
@@ -183,6 +184,8 @@ def _missing_module(name: str) -> str:
         "altair": "app",
         "pandas": "app",
         "streamlit": "app",
+        "typst": "reports",
+        "xlsxwriter": "reports",
         "grafanalib": "dashboards",
         "promql_parser": "dashboards",
     }

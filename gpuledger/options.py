@@ -11,6 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from exporter.errors import WorkError
+
 if TYPE_CHECKING:
     from pipelines.config import Config
     from pipelines.report import Report
@@ -93,3 +95,21 @@ def progress(what: str) -> Callable[[int, int], None] | None:
 def note(text: str) -> None:
     """Say what is being done, on stderr: stdout is for the answer."""
     print(text, file=sys.stderr, flush=True)
+
+
+def write_output(content: bytes, path: Path | None) -> None:
+    """Write to a file, which has its name only once it is whole; without one to stdout.
+
+    Raises:
+        WorkError: the file can't be written.
+    """
+    if path is None:
+        sys.stdout.buffer.write(content)
+        return
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise WorkError(f"{path}: can't be written: {error.strerror}; choose another place with -o") from None

@@ -40,11 +40,13 @@ from pipelines.config_source import Kind, Source
 from pipelines.config_yaml import read_yaml
 from pipelines.periods import Period, parse_period
 from pipelines.selectors import SELECTOR_KEYS
+from pipelines.tables import FINDING_CODES
 
 __all__ = [
     "Access",
     "Attribution",
     "Budget",
+    "Closing",
     "Config",
     "Energy",
     "Grant",
@@ -288,6 +290,29 @@ class Sla(Section):
     """Whether reserved GPUs that were down are credited at the reservation's rate."""
 
 
+class Closing(Section):
+    """What a period must show before it is closed, and who issues its statements."""
+
+    issuer: Text | None = None
+    """Who issues the statements, as they name it."""
+    coverage: Amount = Decimal(0)
+    """Least share of the held time with a valid sample, 0 to 1."""
+    findings: tuple[Text, ...] = ()
+    """Codes of findings that hold a period open, beside `unknown_price`, which always does."""
+    grace: Duration = timedelta(0)
+    """How long after its end a period waits for late data."""
+
+    @model_validator(mode="after")
+    def _is_a_share(self) -> Self:
+        if self.coverage > 1:
+            raise fault(f"a coverage of {self.coverage} is above 1", 'write a share, such as "0.95"', key="coverage")
+        unknown = [code for code in self.findings if code not in FINDING_CODES]
+        if unknown:
+            codes = ", ".join(FINDING_CODES)
+            raise fault(f"no finding has the code {unknown[0]!r}", f"write one of {codes}", key="findings")
+        return self
+
+
 class Window(Section):
     """What `replay` reports on, where it is no calendar period."""
 
@@ -336,6 +361,8 @@ class Config(Section):
     """Fixed monthly costs."""
     sla: Sla = Sla()
     """What is given back."""
+    closing: Closing = Closing()
+    """What a period must show before it is closed."""
     period: Text | None = None
     """What `replay` reports on: a month, a day or a year, such as 2026-11."""
     window: Window | None = None

@@ -58,6 +58,7 @@ energy: {price_per_kwh: "0.12", pue: "1.3", carbon_g_per_kwh: "380"}
 overheads:
   - {name: storage, monthly: "12000.00", split: even}
 sla: {credit_downtime: true}
+closing: {issuer: Research Computing, coverage: "0.95", grace: 3d}
 """
 """A whole file that `load` takes."""
 

@@ -95,6 +95,8 @@ class TenantUse:
         hours: GPU-hours by class.
         list_price: allocated hours at the on-demand rate.
         unused: unused reserved hours by reservation; `unused_list_price` at the on-demand rate.
+        fees, credits: money by reservation.
+        means: how busy each lease was, where it was observed.
     """
 
     held: Held = field(default_factory=Held)
@@ -106,6 +108,9 @@ class TenantUse:
     list_price: Fraction = ZERO
     unused: dict[str, Fraction] = field(default_factory=dict)
     unused_list_price: Fraction = ZERO
+    fees: dict[str, Fraction] = field(default_factory=dict)
+    credits: dict[str, Fraction] = field(default_factory=dict)
+    means: dict[str, Fraction] = field(default_factory=dict)
     has_reservation: bool = False
 
 
@@ -264,7 +269,7 @@ def _sum_held(allocated: pl.DataFrame, card: RateCard, tenants: dict[str | None,
         .sort(*grain, "stretch", "weight_num", "weight_den")
     )
     for key, rows in _grouped(sums, grain):
-        tenant, _, cluster, workload, model = key
+        tenant, lease, cluster, workload, model = key
         held, busy, price = Held(leases=1), ZERO, ZERO
         for row in rows:
             weight = Fraction(row["weight_num"], row["weight_den"])
@@ -278,6 +283,7 @@ def _sum_held(allocated: pl.DataFrame, card: RateCard, tenants: dict[str | None,
             mean = busy / held.seen
             held.observed_leases, held.observed_allocated = 1, held.allocated
             held.active, held.waste = held.allocated * mean, price * (1 - mean)
+            tenants[tenant].means[lease] = mean
         use = tenants[tenant]
         use.list_price += price
         entry = use.workloads.setdefault(
@@ -408,8 +414,11 @@ def _sum_reservations(
         hours = Fraction(stretch.end - stretch.start, HOUR_MS)
         reservation = reservations[stretch.reservation]
         price = card.reserved(reservation, stretch.start)
-        use.reservation += stretch.gpus * hours * price
-        use.credit += stretch.down * hours * price
+        fee, credit = stretch.gpus * hours * price, stretch.down * hours * price
+        use.reservation += fee
+        use.credit += credit
+        use.fees[reservation.id] = use.fees.get(reservation.id, ZERO) + fee
+        use.credits[reservation.id] = use.credits.get(reservation.id, ZERO) + credit
         unused = (stretch.gpus - stretch.used - stretch.down) * hours
         use.unused[reservation.id] = use.unused.get(reservation.id, ZERO) + unused
         use.unused_list_price += unused * (card.on_demand_of(reservation, stretch.start) or 0)

@@ -28,6 +28,8 @@ OPTIONAL: Final = {
     "exporter/owners/kubernetes.py": {"grpc"},  # inside a function, where a kubelet is
     "exporter/owners/podresources.py": {"google"},  # loaded by it
     "exporter/passwords.py": {"bcrypt"},  # where the system's libcrypt has none
+    "pipelines/book/statement_pdf.py": {"typst"},  # comes with [reports]
+    "pipelines/book/statement_xlsx.py": {"xlsxwriter"},  # comes with [reports]
     "pipelines/promql/lint.py": {"promql_parser"},  # comes with [dashboards], whose queries it lints
 }
 """What single files may import of an extra that the rest of their wing does without."""

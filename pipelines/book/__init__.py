@@ -1,0 +1,1 @@
+"""The book: statements, closed periods, corrections and what is exported from them."""

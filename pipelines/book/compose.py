@@ -1,0 +1,302 @@
+"""A rated period and its report → one tenant's statement."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+from pipelines.book.breakdown import UNKNOWN_MODEL, Sums, costs, hours_of, sums_by, wastes
+from pipelines.book.document import Line, LinePart, Party, Past, Share, Spent, Statement
+from pipelines.book.entries import Entry
+from pipelines.config import Config, Tenant
+from pipelines.instants import HOUR_MS, from_ms, to_ms
+from pipelines.money import largest_remainder, plain, round_money
+from pipelines.rates import RateCard
+from pipelines.rating import Charge, Rated, TenantUse
+from pipelines.report import Report, TenantReport
+
+ZERO: Final = Fraction(0)
+DESCRIPTIONS: Final = {
+    "usage": "GPU-hours outside reservations",
+    "reservation": "Reserved GPUs, used or not",
+    "idle": "Share of idle capacity",
+    "energy": "Energy",
+    "overhead": "Share of overheads",
+    "credit": "Credit for reserved GPUs that were down",
+    "adjustment": "Adjustments",
+}
+"""What each kind of charge is called, in the order of the lines."""
+
+
+def make_statement(
+    rated: Rated,
+    report: Report,
+    config: Config,
+    tenant: str,
+    *,
+    label: str,
+    entries: Sequence[Entry] = (),
+    trend: Sequence[Past] = (),
+    number: str | None = None,
+) -> Statement:
+    """Return the statement of a tenant that the report lists.
+
+    Args:
+        label: how the period is called ("2026-10").
+        entries: what the book holds for this tenant in this period; they make up the report's `adjustment`.
+        number: of a closed period's statement.
+    """
+    row = next(t for t in report.tenants if t.tenant == tenant)
+    settings = next((t for t in config.tenants if t.id == tenant), None)
+    use = rated.tenants.get(tenant, TenantUse())
+    charges = [c for c in rated.charges if c.tenant == tenant]
+    return Statement(
+        number=number,
+        status="closed" if number else "open",
+        issuer=config.closing.issuer,
+        tenant=_party(tenant, settings),
+        label=label,
+        period=report.period,
+        currency=report.currency,
+        as_of=report.as_of,
+        config_hash=report.config_hash,
+        lines=_lines(row, use, charges, config, report, label, entries),
+        total=row.charges.total,
+        gpu_hours=row.gpu_hours,
+        utilization=row.utilization,
+        coverage=row.coverage,
+        waste=row.waste,
+        energy_kwh=row.energy_kwh,
+        co2e_kg=row.co2e_kg,
+        **_shares(row, use, charges, rated, config),
+        budget=_budget(row, settings),
+        trend=list(trend),
+        notes=_notes(row, report),
+    )
+
+
+def _party(tenant: str, settings: Tenant | None) -> Party:
+    if settings is None:
+        return Party(id=tenant, name=tenant)
+    return Party(
+        id=tenant,
+        name=settings.name,
+        parent=settings.parent,
+        cost_center=settings.cost_center,
+        tags=dict(sorted(settings.tags.items())),
+    )
+
+
+def _lines(
+    row: TenantReport,
+    use: TenantUse,
+    charges: list[Charge],
+    config: Config,
+    report: Report,
+    label: str,
+    entries: Sequence[Entry],
+) -> list[Line]:
+    parts = {
+        "usage": _usage_parts(charges, Decimal(row.charges.usage), config),
+        "reservation": _reservation_parts(use.fees, Decimal(row.charges.reservation), config, report),
+        "credit": _reservation_parts(use.credits, Decimal(row.charges.credit), config, None),
+    }
+    quantities: dict[str, tuple[float | None, str | None]] = {
+        "usage": (_number(sum((hours_of(c) for c in charges if c.reservation is None), ZERO)), "GPU-h"),
+        "reservation": (_sum_quantities(parts["reservation"]), "GPU-h"),
+        "energy": (row.energy_kwh, "kWh"),
+    }
+    lines: list[Line] = []
+    for kind, description in DESCRIPTIONS.items():
+        amount = getattr(row.charges, kind)
+        if kind == "adjustment" or not (Decimal(amount) or parts.get(kind)):
+            continue
+        quantity, unit = quantities.get(kind, (None, None))
+        lines.append(
+            Line(
+                number=len(lines) + 1, kind=kind, description=description, charge_period=label, quantity=quantity,
+                unit=unit, amount=amount, parts=parts.get(kind, []),
+            )
+        )  # fmt: skip
+    for entry in entries:
+        lines.append(
+            Line(
+                number=len(lines) + 1, kind="adjustment", description=entry.described(),
+                charge_period=entry.charge_period, amount=plain(entry.amount), reference=entry.id,
+                quantity=entry.gpu_hours, unit=None if entry.gpu_hours is None else "GPU-h",
+            )
+        )  # fmt: skip
+    return lines
+
+
+def _usage_parts(charges: list[Charge], line: Decimal, config: Config) -> list[LinePart]:
+    """Part the usage line by model, class and rate; where a rate changed, a part says from when it is."""
+    hours: dict[tuple[str, str, Fraction], Fraction] = {}
+    since: dict[tuple[str, str, Fraction], int] = {}
+    for charge in charges:
+        if charge.reservation is None:
+            key: tuple[str, str, Fraction] = (charge.model or UNKNOWN_MODEL, charge.class_, charge.rate or ZERO)
+            hours[key] = hours.get(key, ZERO) + hours_of(charge)
+            since[key] = min(since.get(key, charge.start), charge.start)
+    amounts = largest_remainder(line, {key: h * key[2] for key, h in hours.items()}, config.currency)
+    rates = Counter((model, class_) for model, class_, _ in hours)
+    parts = []
+    for model, class_, rate in sorted(hours, key=lambda k: (k[:2], since[k])):
+        part = (model, class_, rate)
+        changed = f", from {from_ms(since[part]).astimezone(config.timezone):%m-%d}" if rates[model, class_] > 1 else ""
+        parts.append(
+            LinePart(
+                description=f"{model}, {class_.replace('_', ' ')}{changed}",
+                model=model,
+                class_=class_,
+                quantity=_number(hours[part]),
+                rate=_rate(rate),
+                amount=plain(amounts[part]),
+            )
+        )
+    return parts
+
+
+def _reservation_parts(
+    exact: dict[str, Fraction], line: Decimal, config: Config, report: Report | None
+) -> list[LinePart]:
+    """Part a line by reservation."""
+    present = {name: amount for name, amount in exact.items() if amount}
+    amounts = largest_remainder(line, present, config.currency)
+    found = []
+    for reservation in config.reservations:
+        if reservation.id not in present:
+            continue
+        hours, rate = None, None
+        if report is not None:
+            start = max(to_ms(reservation.from_), to_ms(report.period.from_))
+            end = min(to_ms(reservation.to), to_ms(report.period.to))
+            exact_hours = Fraction(reservation.gpus * (end - start), HOUR_MS)
+            hours, rate = _number(exact_hours), _rate(present[reservation.id] / exact_hours)
+        found.append(
+            LinePart(
+                description=f"{reservation.id}: {reservation.gpus} × {reservation.model}",
+                reservation=reservation.id,
+                class_="reserved",
+                quantity=hours,
+                rate=rate,
+                amount=plain(amounts[reservation.id]),
+            )
+        )
+    return found
+
+
+def _shares(
+    row: TenantReport, use: TenantUse, charges: list[Charge], rated: Rated, config: Config
+) -> dict[str, list[Share] | str]:
+    card = RateCard(config)
+    by_class = sums_by(charges, use, card, lambda c: c.class_)
+    by_model = sums_by(charges, use, card, lambda c: c.model or UNKNOWN_MODEL)
+    held_cost = sum((Decimal(w.cost) for w in row.workloads), round_money(0, config.currency))
+    waste = _workload_waste(row, use, rated, config)
+    workloads = [
+        Share(
+            name=w.workload, user=w.user, start=w.start, end=w.end, gpu_hours=w.gpu_hours,
+            active_gpu_hours=waste[w.workload][1], utilization=w.utilization, coverage=w.coverage, cost=w.cost,
+            waste=waste[w.workload][0],
+        )
+        for w in row.workloads
+    ]  # fmt: skip
+    return {
+        "held_cost": plain(held_cost),
+        "classes": _by_name(by_class, config.currency),
+        "models": _by_name(by_model, config.currency),
+        "workloads": workloads,
+    }
+
+
+def _by_name(sums: dict[str, Sums], currency: str) -> list[Share]:
+    cost, waste = costs(sums, currency), wastes(sums, currency)
+    return [
+        Share(
+            name=name,
+            gpu_hours=_number(s.hours),
+            active_gpu_hours=_number(s.active) if s.observed else None,
+            utilization=_number(s.active / s.observed) if s.observed else None,
+            cost=plain(cost[name]),
+            waste=_maybe_plain(waste[name]),
+        )
+        for name, s in sums.items()
+    ]
+
+
+def _workload_waste(
+    row: TenantReport, use: TenantUse, rated: Rated, config: Config
+) -> dict[str, tuple[str | None, float | None]]:
+    """Return by the report's workload name its part of the tenant's waste, and its active hours."""
+    clusters = Counter(
+        w for w, _ in {(w.workload, w.cluster) for u in rated.tenants.values() for w in u.workloads.values()}
+    )
+    held = {
+        (f"{w.cluster}:{w.workload}" if clusters[w.workload] > 1 else w.workload): w.held
+        for w in use.workloads.values()
+    }
+    known = {name: h.waste for name, h in held.items() if h.observed_leases}
+    parts = largest_remainder(Decimal(row.waste or 0), known, config.currency) if known else {}
+    return {
+        name: (plain(parts[name]), _number(h.active / HOUR_MS)) if name in parts else (None, None)
+        for name, h in held.items()
+    }
+
+
+def _budget(row: TenantReport, settings: Tenant | None) -> Spent | None:
+    if settings is None or settings.budget is None:
+        return None
+    monthly, hours = settings.budget.monthly, settings.budget.gpu_hours
+    return Spent(
+        monthly=None if monthly is None else plain(monthly),
+        gpu_hours=None if hours is None else float(hours),
+        spent_ratio=_number(Fraction(row.charges.total) / Fraction(monthly)) if monthly else None,
+        gpu_hours_ratio=_number(Fraction(row.gpu_hours.allocated) / Fraction(hours)) if hours else None,
+    )
+
+
+def _notes(row: TenantReport, report: Report) -> list[str]:
+    """Say what a reader must know to trust the figures."""
+    notes = []
+    if row.coverage is not None and row.coverage < 1:
+        notes.append(
+            f"Utilisation and waste rest on the {row.coverage:.1%} of the held time that was observed; "
+            "hours and amounts don't depend on it."
+        )
+    if row.coverage is None or row.utilization is None:
+        notes.append("Nothing of what was held was observed: utilisation and waste are unknown, not zero.")
+    if any(f.code == "unknown_price" for f in report.findings):
+        notes.append("Some hours have no price and are left out; such a period can't be closed.")
+    return notes
+
+
+def past_of(rows: Iterable[tuple[str, float, Decimal]], currency: str) -> list[Past]:
+    """Return the trend from (period, GPU-hours, total)."""
+    return [
+        Past(period=period, gpu_hours=round(hours, 6), total=plain(round_money(total, currency)))
+        for period, hours, total in rows
+    ]
+
+
+def _sum_quantities(parts: Sequence[LinePart]) -> float | None:
+    return round(sum(p.quantity or 0.0 for p in parts), 6) if parts else None
+
+
+def _rate(rate: Fraction) -> str:
+    """Return a rate to the millionth, without trailing zeros beyond the cents."""
+    whole = Decimal(round(rate * 1_000_000)) / 1_000_000
+    text = f"{whole:.6f}".rstrip("0")
+    digits = len(text.partition(".")[2])
+    return text + "0" * max(0, 2 - digits)
+
+
+def _number(value: Fraction) -> float:
+    return round(float(value), 6) + 0.0
+
+
+def _maybe_plain(value: Decimal | None) -> str | None:
+    return None if value is None else plain(value)
