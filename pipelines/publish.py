@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -31,6 +32,7 @@ from pipelines.rating import Charge, Rated, rate
 from pipelines.report import Report
 from pipelines.statement import make_report, within_of
 from pipelines.tables import Finding
+from pipelines.tenancy import tenancy
 
 FOLDER: Final = "published"
 POINTER: Final = "current.json"
@@ -49,7 +51,7 @@ CHARGE: Final[dict[str, pl.DataType]] = {
     "end": pl.Datetime("ms", "UTC"),
     "gpus": pl.Float64(),
     "gpu_hours": pl.Float64(),
-    "rate": pl.Decimal(18, 6),  # per GPU-hour; null: no price is known
+    "rate": pl.Decimal(38, 18),  # per GPU-hour, every digit of it; null: no price is known
 }
 """grain: stretch of a lease in one class at one rate, within one local day."""
 
@@ -86,6 +88,14 @@ def current(ledger: Path) -> Publication | None:
         raise LedgerError(f"{path}: can't be read; run `gpuledger run --once` to publish again") from None
 
 
+def last_published(ledger: Path) -> Publication | None:
+    """Return what is published, None also where the pointer is damaged: who publishes again mends it."""
+    try:
+        return current(ledger)
+    except LedgerError:
+        return None
+
+
 def published_fleet(ledger: Path) -> tuple[Metered, datetime]:
     """Return the fleet's published stages and as of when they are.
 
@@ -109,8 +119,8 @@ def publish(config: Config, metered: Metered, *, made_from: str, as_of: datetime
         LedgerError: the folder can't be written; what was published before still stands.
     """
     folder = config.ledger / FOLDER
-    before = current(config.ledger)
-    sequence = before.sequence + 1 if before else 1
+    before = last_published(config.ledger)
+    sequence = 1 + max(_sequences(folder), default=0)
     months = [(name, *_rated(metered, config, period, as_of)) for name, period in _months(metered, config)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -129,6 +139,14 @@ def publish(config: Config, metered: Metered, *, made_from: str, as_of: datetime
         ) from None
     _prune(folder, publication)
     return publication
+
+
+def _sequences(folder: Path) -> Iterator[int]:
+    """Yield the numbers of the fleet files that are there: a name that was published is never used again."""
+    for path in folder.glob("fleet-*.duckdb"):
+        number = path.stem.removeprefix("fleet-")
+        if number.isdecimal():
+            yield int(number)
 
 
 def _months(metered: Metered, config: Config) -> Iterator[tuple[str, Period]]:
@@ -184,10 +202,10 @@ def _tenant_tables(
     ]
     if not charges.height and not own_reports:
         return None
-    held = charges["lease"].unique()
+    own = tenancy(metered.leases, config).filter(pl.col("tenant") == tenant).select("lease", "from", "to")
     return {
-        "lease": metered.leases.filter(pl.col("id").is_in(held.implode())),
-        "usage": metered.usage.filter(pl.col("lease").is_in(held.implode())),
+        "lease": _own_leases(metered.leases, own),
+        "usage": _own_usage(metered.usage, own, tenant),
         "charge": charges,
         **tenant_tables(tenant, fleet),
         "tenant_report": pl.DataFrame(
@@ -196,6 +214,25 @@ def _tenant_tables(
         "tenant": _tenant_rows(config).filter(pl.col("id") == tenant),
         "setting": _settings(config),
     }
+
+
+def _own_leases(leases: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
+    """Return a tenant's leases, of those that change hands the time that is its own."""
+    bounds = own.group_by("lease").agg(pl.col("from").min(), pl.col("to").max())
+    cut = leases.join(bounds, left_on="id", right_on="lease", how="inner", maintain_order="left").with_columns(
+        whole_start=pl.when(pl.col("from") > pl.col("start")).then("from").otherwise("whole_start"),
+        start="from",
+        end="to",
+    )
+    return cut.select(leases.columns)
+
+
+def _own_usage(usage: pl.DataFrame, own: pl.DataFrame, tenant: str) -> pl.DataFrame:
+    """Return a tenant's usage; that a device is dedicated to another is the other's affair."""
+    mine = usage.join(own, on="lease", how="inner", maintain_order="left").filter(
+        (pl.col("start") >= pl.col("from")) & (pl.col("start") < pl.col("to"))
+    )
+    return mine.with_columns(owner=pl.when(pl.col("owner") == tenant).then("owner")).select(usage.columns)
 
 
 def _tenant_rows(config: Config) -> pl.DataFrame:
@@ -279,14 +316,12 @@ def _discard(path: Path) -> None:
     path.with_name(f"{path.name}.wal").unlink(missing_ok=True)
 
 
-def _write_if_changed(
-    folder: Path, tenant: str, tables: Mapping[str, pl.DataFrame], before: Publication | None
-) -> str:
+def _write_if_changed(folder: Path, tenant: str, tables: Mapping[str, pl.DataFrame], before: Publication | None) -> str:
     """Publish a tenant's file unless its rows are those already published."""
     digest = hashlib.sha256()
     for table, rows in tables.items():
-        digest.update(table.encode())
-        digest.update(rows.write_ipc(None).getvalue())
+        digest.update(f"{table} {rows.schema}".encode())
+        digest.update(rows.hash_rows(seed=0).to_numpy().tobytes())  # by value: equal rows may lie in memory otherwise
     name = f"tenant-{tenant}-{digest.hexdigest()[:16]}"
     if before is not None and before.tenants.get(tenant) == f"{name}.duckdb" and (folder / f"{name}.duckdb").is_file():
         return f"{name}.duckdb"
@@ -313,7 +348,8 @@ def _prune(folder: Path, publication: Publication) -> None:
         kept = []
     kept = [*kept, sorted(named)][-KEPT:]
     live = {name for names in kept for name in names}
-    for path in folder.glob("*.duckdb"):
-        if path.name not in live:
-            path.unlink(missing_ok=True)
-    history.write_text(json.dumps(kept))
+    with suppress(OSError):  # what is published stands; the next publication prunes again
+        for path in folder.glob("*.duckdb"):
+            if path.name not in live:
+                path.unlink(missing_ok=True)
+        history.write_text(json.dumps(kept))
