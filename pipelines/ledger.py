@@ -97,8 +97,9 @@ class Ledger:
             " WHERE source = ? AND day >= CAST(? AS DATE) ORDER BY path",
             [source, first],
         ).fetchall()
-        stored = lake.read(self.folder / LAKE_NAME, [path for (path,) in paths])
-        theirs = pl.concat([samples.clear(), *(part.filter(pl.col("time") >= first) for part in stored)], how="diagonal")
+        parts = lake.read(self.folder / LAKE_NAME, [path for (path,) in paths])
+        stored = (part.filter(pl.col("time") >= first) for part in parts)
+        theirs = pl.concat([samples.clear(), *stored], how="diagonal")
         ours = pl.concat([samples, theirs.clear()], how="diagonal").select(theirs.columns)
         return ours.join(theirs, on=ours.columns, how="anti", nulls_equal=True)
 
@@ -162,7 +163,7 @@ class Ledger:
         )
 
     def _table(self, query: str, schema: dict[str, pl.DataType]) -> pl.DataFrame:
-        rows = self._connection.sql(query).pl()
+        rows: pl.DataFrame = self._connection.sql(query).pl()
         return rows.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
 
     def findings(self) -> list[Finding]:
@@ -229,7 +230,7 @@ def read_metered(connection: duckdb.DuckDBPyConnection) -> Metered | None:
 
 
 def _typed(connection: duckdb.DuckDBPyConnection, table: str, schema: dict[str, pl.DataType]) -> pl.DataFrame:
-    rows = connection.sql(f"SELECT * FROM {table}").pl()  # noqa: S608
+    rows: pl.DataFrame = connection.sql(f"SELECT * FROM {table}").pl()  # noqa: S608
     return rows.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
 
 
@@ -246,5 +247,8 @@ def open_ledger(folder: Path, purpose: str, *, wait_s: float = store.LOCK_WAIT_S
         LedgerBusy: another process holds it.
         LedgerError: it can't be read or written.
     """
-    with store.held(folder, purpose, wait_s=wait_s), store.opened(folder / LEDGER_NAME, read_only=False) as connection:
-        yield Ledger(folder, connection)
+    path = folder / LEDGER_NAME
+    with store.held(folder, purpose, wait_s=wait_s):
+        store.make(path)
+        with store.opened(path, read_only=False) as connection:
+            yield Ledger(folder, connection)

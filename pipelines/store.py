@@ -49,6 +49,23 @@ def opened(path: Path, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection
         connection.close()
 
 
+def make(path: Path) -> None:
+    """Make a DuckDB file where there is none. Whoever calls this holds its folder.
+
+    It has its name only once it is whole: DuckDB, killed while it makes a file, leaves one that it can't open again.
+
+    Raises:
+        LedgerError: it can't be written.
+    """
+    if path.exists() and path.stat().st_size:
+        return
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.unlink(missing_ok=True)
+    with opened(temporary, read_only=False):
+        pass
+    temporary.replace(path)
+
+
 @contextmanager
 def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """Commit all that is done inside, or nothing."""
