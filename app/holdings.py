@@ -22,7 +22,9 @@ BARS: Final = """
            u.tenant, coalesce(lease."user", lease.slurm_user) AS "user",
            greatest(lease.start, $since) AS start, least(lease."end", $until) AS "end",
            lease.start AS whole_start, lease."end" AS whole_end
-    FROM lease JOIN (SELECT DISTINCT lease, tenant FROM lease_period) AS u ON u.lease = lease.id
+    FROM lease JOIN (
+        SELECT DISTINCT lease, tenant FROM lease_period WHERE first < $until AND last > $since
+    ) AS u ON u.lease = lease.id
     WHERE lease.start < $until AND lease."end" > $since
       AND ($tenant IS NULL OR u.tenant = $tenant) AND ($node IS NULL OR lease.node = $node)
     ORDER BY lease.start, lease.id
@@ -33,7 +35,7 @@ FREE: Final = """
     WITH last AS (SELECT max("end") AS t FROM usage),
     now AS (
         SELECT cluster, device, model, state, sum(weight_num / weight_den) AS part
-        FROM usage, last WHERE "end" = last.t AND NOT spare GROUP BY ALL
+        FROM usage, last WHERE "end" = last.t GROUP BY ALL
     )
     SELECT coalesce(model, 'unknown model') AS model, sum(part) AS gpus,
            coalesce(sum(part) FILTER (state = 'allocated'), 0) AS held,

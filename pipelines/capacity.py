@@ -13,7 +13,8 @@ from pipelines.fleet import Device, Fleet
 from pipelines.intervals import Interval, contains
 from pipelines.leases import Lease
 from pipelines.mig import Weighting, card_weights
-from pipelines.schedulers import Record, model_matches
+from pipelines.models import model_matches
+from pipelines.schedulers import Record
 from pipelines.tables import Finding
 
 State = Literal["down", "allocated", "stranded", "idle", "unobserved"]

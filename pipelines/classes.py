@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final, Literal
 
 from pipelines.intervals import Interval
-from pipelines.schedulers import model_matches
+from pipelines.models import model_matches
 from pipelines.selectors import glob_matches
 
 Class = Literal["reserved", "on_demand", "overflow", "spot"]

@@ -53,8 +53,9 @@ class Lease:
         return count
 
     def identity(self, device_key: str) -> str:
-        """Return a short stable id, the same for the same lease in every import."""
-        parts = (self.cluster, device_key, self.workload, self.pod_uid or "", str(self.start))
+        """Return a short stable id: of one hold on one device, whatever cut it, the same in every import."""
+        start = self.start if self.whole_start is None else self.whole_start
+        parts = (self.cluster, device_key, self.workload, self.pod_uid or "", str(start))
         return hashlib.blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
 
 

@@ -14,7 +14,8 @@ import polars as pl
 from pipelines.capacity import Part, account, take_down
 from pipelines.config import Config, Rate, Reservation
 from pipelines.conservation import check_conservation
-from pipelines.fleet import Fleet, exist
+from pipelines.existence import exist
+from pipelines.fleet import Fleet
 from pipelines.instants import from_ms, to_ms
 from pipelines.intervals import Interval, intersect, union
 from pipelines.leases import Lease
@@ -219,4 +220,12 @@ def _lease_table(leases: list[Lease], ids: list[str], fleet: Fleet) -> pl.DataFr
                 lease.end, lease.whole_start if lease.whole_start is not None else lease.start, lease.guessed,
             )
         )  # fmt: skip
-    return pl.DataFrame(rows, schema=LEASE, orient="row").sort("start", "workload", "device", "instance", "id")
+    table = pl.DataFrame(rows, schema=LEASE, orient="row").sort("start", "workload", "device", "instance", "id")
+    # Parts of one hold, cut by an outage or by another's, are one lease.
+    spans = table.group_by("id").agg(pl.col("start").min(), pl.col("end").max())
+    return (
+        table.unique("id", keep="first", maintain_order=True)
+        .drop("start", "end")
+        .join(spans, on="id", maintain_order="left")
+        .select(list(LEASE))
+    )

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from exporter.errors import ConfigError, LedgerError, SourceError, UsageError, WorkError
+from pipelines.book.reckoning import Reckoning
 from pipelines.config import Config, Source, load
 from pipelines.ingest import Ingested, ingest
 from pipelines.instants import from_ms
@@ -134,7 +135,7 @@ def report(
     within = window or metered.span
     if within is None:
         raise LedgerError(f"{config.ledger}: the ledger holds no sample and no ended allocation; name a --period")
-    found = report_on(metered, config, within, as_of=as_of)
+    found = Reckoning(config, metered, as_of).of(Period(from_ms(within[0]), from_ms(within[1]))).report
     if tenant is not None:
         found = found.model_copy(update={"tenants": [t for t in found.tenants if t.tenant == tenant]})
     return found

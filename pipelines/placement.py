@@ -104,7 +104,7 @@ class Placement:
             return False
         got: dict[int, list[Interval]] = {}
         for lease in taken:
-            if lease.share is None:
+            if lease.share in (None, 1):
                 got.setdefault(lease.dev, []).append((lease.start, lease.end))
         for device in others:
             there = subtract(intersect(device.exists, [(record.start, record.end)]), self._down.get(device.card, []))
@@ -166,6 +166,8 @@ class Placement:
         self, record: Record, device: Device, start: int, end: int, share: Fraction | None, *, guessed: bool
     ) -> Lease:
         self._free[device.dev] = subtract(self._free[device.dev], [(start, end)])
+        if share is None and self._fleet.slots_at(device.card, start):
+            share = Fraction(1)  # what a scheduler gives unseen is the GPU, not one of its time slices
         return lease_of(record, device, start, end, share=share, guessed=guessed)
 
     def _on_own_capacity(self, node: str | None, record: Record, gpus: Fraction) -> list[Lease]:

@@ -228,9 +228,7 @@ def _fleet(usage: pl.DataFrame, card: RateCard) -> FleetUse:
     return FleetUse(
         hours=hours,
         capacity_price=price,
-        devices=usage.filter(~pl.col("spare")).select(pl.struct("cluster", "device").n_unique()).item()
-        if usage.height
-        else 0,
+        devices=usage.select(pl.struct("cluster", "device").n_unique()).item() if usage.height else 0,
         joules=float(energy.sum()) if len(energy) else None,
         idle=idle,
         owned_idle=owned,

@@ -31,7 +31,6 @@ USAGE: Final[dict[str, pl.DataType]] = {
     "instance": pl.String(),
     "profile": pl.String(),
     "model": pl.String(),
-    "spare": pl.Boolean(),  # stands in for a card that is seen at another time: not counted again
     "owner": pl.String(),  # tenant of a dedicated device
     "state": pl.String(),  # down | allocated | stranded | idle | unobserved
     "lease": pl.String(),  # id, where allocated
@@ -270,10 +269,7 @@ def _at(segments: pl.DataFrame, column: str, at: Ints, missing: float) -> Floats
 
 def _described(rows: pl.DataFrame, fleet: Fleet, lease_ids: Sequence[str]) -> pl.DataFrame:
     devices = pl.DataFrame(
-        [
-            (d.dev, d.card, d.cluster, d.node, d.device, d.instance, d.profile, d.model, d.card in fleet.spare)
-            for d in fleet.devices
-        ],
+        [(d.dev, d.card, d.cluster, d.node, d.device, d.instance, d.profile, d.model) for d in fleet.devices],
         schema={
             "dev": pl.Int32,
             "card": pl.Int32,
@@ -283,7 +279,6 @@ def _described(rows: pl.DataFrame, fleet: Fleet, lease_ids: Sequence[str]) -> pl
             "instance": pl.String,
             "profile": pl.String,
             "model": pl.String,
-            "spare": pl.Boolean,
         },
         orient="row",
     )

@@ -6,21 +6,18 @@ devices a workload held, its labels do; what is left takes free devices, which i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Final
 
 import polars as pl
 
 from pipelines.fleet import Device, Fleet
 from pipelines.intervals import Interval, intersect, overlaps, subtract, union
 from pipelines.leases import Lease
+from pipelines.models import letters, model_matches
 from pipelines.owners import NamedRun
 from pipelines.tables import Finding
-
-_ALNUM: Final = re.compile(r"[a-z0-9]+")
 
 
 @dataclass(frozen=True)
@@ -78,14 +75,6 @@ def records_from(table: pl.DataFrame, horizon: int) -> list[Record]:
             )
         )
     return sorted(records, key=lambda r: (r.start, r.workload, r.model or "", r.end))
-
-
-def model_matches(wanted: str | None, model: str | None) -> bool:
-    """Return whether a scheduler's name for a GPU ("h100") means `model` ("NVIDIA H100 80GB HBM3")."""
-    if wanted is None or model is None:
-        return True
-    want, have = _ALNUM.findall(wanted.lower()), _ALNUM.findall(model.lower())
-    return "".join(want) in "".join(have) or all(word in have for word in want)
 
 
 def named_leases(
@@ -175,7 +164,10 @@ def lease_of(
         share=share,
         guessed=guessed,
         whole_start=record.start,
-        **record.slurm,
+        slurm_account=record.slurm.get("slurm_account"),
+        slurm_partition=record.slurm.get("slurm_partition"),
+        slurm_qos=record.slurm.get("slurm_qos"),
+        slurm_user=record.slurm.get("slurm_user"),
     )
 
 
@@ -236,5 +228,4 @@ def fits(record: Record, device: Device) -> bool:
 
 
 def _asks_for_profile(record: Record, device: Device) -> bool:
-    asked = "".join(_ALNUM.findall((record.model or "").lower()))
-    return bool(device.profile) and "".join(_ALNUM.findall((device.profile or "").lower())) in asked
+    return bool(device.profile) and letters(device.profile) in letters(record.model)

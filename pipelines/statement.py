@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -30,8 +30,21 @@ from pipelines.tables import Finding, merge_findings
 ZERO = Fraction(0)
 
 
-def make_report(rated: Rated, config: Config, period: Period, findings: Iterable[Finding], as_of: datetime) -> Report:
-    """Return the report of a rated period."""
+def make_report(
+    rated: Rated,
+    config: Config,
+    period: Period,
+    findings: Iterable[Finding],
+    as_of: datetime,
+    *,
+    adjustments: Mapping[str, Decimal] | None = None,
+) -> Report:
+    """Return the report of a rated period.
+
+    Args:
+        adjustments: what the book adds, by tenant.
+    """
+    booked = adjustments or {}
     used = {t: use for t, use in rated.tenants.items() if t is not None and (use.held.allocated or use.has_reservation)}
     listed = sorted({*used, *(t.id for t in config.tenants if t.budget is not None)})
     keys = _keys(rated, used)
@@ -47,10 +60,11 @@ def make_report(rated: Rated, config: Config, period: Period, findings: Iterable
             rated.tenants.get(tenant, TenantUse()),
             idle.get(tenant, Decimal(0)),
             shared_overheads.get(tenant, Decimal(0)),
+            booked.get(tenant, Decimal(0)),
             clusters,
             config,
         )
-        for tenant in sorted({*listed, *idle, *shared_overheads})
+        for tenant in sorted({*listed, *idle, *shared_overheads, *booked})
     ]
     energy = _energy_price(rated.fleet.joules, config)
     cost = round_money(rated.fleet.capacity_price + sum((a for _, a in overheads), ZERO) + energy, config.currency)
@@ -134,7 +148,13 @@ def _added(shares: Iterable[dict[str, Decimal]]) -> dict[str, Decimal]:
 
 
 def _tenant(
-    tenant: str, use: TenantUse, idle: Decimal, overhead: Decimal, clusters: Counter[str], config: Config
+    tenant: str,
+    use: TenantUse,
+    idle: Decimal,
+    overhead: Decimal,
+    adjustment: Decimal,
+    clusters: Counter[str],
+    config: Config,
 ) -> TenantReport:
     currency = config.currency
     lines = {
@@ -144,7 +164,7 @@ def _tenant(
         "energy": round_money(_energy_price(use.held.joules, config), currency),
         "overhead": round_money(overhead, currency),
         "credit": round_money(-use.credit, currency),
-        "adjustment": round_money(0, currency),
+        "adjustment": round_money(adjustment, currency),
     }
     lines["total"] = sum(lines.values(), round_money(0, currency))
     energy = kwh(use.held.joules if use.held.leases else 0.0)
@@ -175,11 +195,9 @@ def _known(held: Held) -> bool:
 
 
 def _workloads(use: TenantUse, line: Decimal, clusters: Counter[str], config: Config) -> list[WorkloadReport]:
-    """Break the usage line and the reserved hours down to workloads, to the cent."""
+    """Break the usage line down to workloads, to the cent; reserved hours stand at the reservation's rate."""
     named = {_name(w, clusters): w for w in use.workloads.values()}
     usage = largest_remainder(line, {name: w.usage for name, w in named.items()}, config.currency)
-    reserved_line = round_money(sum((w.reserved_cost for w in named.values()), ZERO), config.currency)
-    reserved = largest_remainder(reserved_line, {name: w.reserved_cost for name, w in named.items()}, config.currency)
     return [
         WorkloadReport(
             workload=name,
@@ -189,7 +207,7 @@ def _workloads(use: TenantUse, line: Decimal, clusters: Counter[str], config: Co
             gpu_hours=_number(w.held.allocated / HOUR_MS),
             utilization=_maybe(w.held.utilization),
             coverage=_maybe(w.held.coverage),
-            cost=plain(usage[name] + reserved[name]),
+            cost=plain(usage[name] + round_money(w.reserved_cost, config.currency)),
         )
         for name, w in sorted(named.items())
     ]

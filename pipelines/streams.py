@@ -17,6 +17,7 @@ from pipelines.instants import DAY_MS
 Times = npt.NDArray[np.int64]
 
 DEFAULT_INTERVAL_MS: Final = 60_000  # of a series with under three samples in its UTC day
+_DEVICE: Final = 1 << 44  # room for 500 years of ms below a device's number
 REACH_INTERVALS: Final = 1.5  # a next sample within this many intervals continues the series
 
 
@@ -83,14 +84,13 @@ def merge_streams(rows: pl.DataFrame, configured: int | None) -> pl.DataFrame:
     rows = rows.sort("dev", "t").with_row_index("row")
     grid = rows["t"].to_numpy().copy()
     kept: dict[str, list[pl.DataFrame]] = {column: [] for column in (*metrics, *flags)}
-    for group in rows.partition_by("dev", maintain_order=True):
+    for group in rows.partition_by("card", maintain_order=True):
         index = group["row"].to_numpy()
-        placed, _ = _by_stream(group, configured)
-        grid[index] = placed
+        grid[index] = _placed(group, configured)[0]
         for column in (*metrics, *flags):
             present = group.filter(pl.col(column) if column in flags else pl.col(column).is_not_null())
             if present.height:
-                moved, keep = _by_stream(present, configured)
+                moved, keep = _placed(present, configured)
                 kept[column].append(
                     pl.DataFrame({"row": present["row"], "t": moved, column: present[column]}).filter(pl.Series(keep))
                 )
@@ -105,15 +105,28 @@ def merge_streams(rows: pl.DataFrame, configured: int | None) -> pl.DataFrame:
     return values.join(labels, on="row").select(rows.columns)
 
 
-def _by_stream(group: pl.DataFrame, configured: int | None) -> tuple[Times, npt.NDArray[np.bool_]]:
-    """Place the rows of one device's series on the grid of its first stream, then of the filled one, and so on."""
-    times, stream = group["t"].to_numpy(), group["stream"].to_numpy()
+def _placed(group: pl.DataFrame, configured: int | None) -> tuple[Times, npt.NDArray[np.bool_]]:
+    """Place one card's rows on the grid of its first stream, then of the filled one, and so on.
+
+    The grid is the card's, so that a scrape of its instances stays one scrape; a hole is a device's.
+
+    Returns:
+        the time on the grid of each row, and whether its device has no value of an earlier stream there.
+    """
+    times, stream, devs = group["t"].to_numpy(), group["stream"].to_numpy(), group["dev"].to_numpy()
     placed, keep = times.copy(), np.ones(len(times), np.bool_)
     base: Times = np.empty(0, np.int64)
+    taken: Times = np.empty(0, np.int64)
     for name in np.unique(stream):
-        mine = stream == name
+        mine = np.flatnonzero(stream == name)
         distinct, back = np.unique(times[mine], return_inverse=True)
-        at, fills = fill_holes(base, distinct, configured)
-        placed[mine], keep[mine] = at[back], fills[back]
-        base = np.union1d(base, at[fills])
+        at, _ = fill_holes(base, distinct, configured)
+        placed[mine] = at[back]
+        keys = devs[mine].astype(np.int64) * _DEVICE + placed[mine]
+        _, firsts = np.unique(keys, return_index=True)
+        # Of several scrapes in one slot the first counts; rows of one scrape (several owners) count together.
+        same = times[mine] == times[mine][firsts][np.searchsorted(keys[firsts], keys)]
+        keep[mine] = same & ~np.isin(keys, taken)
+        taken = np.union1d(taken, keys)
+        base = np.union1d(base, at)
     return placed, keep
