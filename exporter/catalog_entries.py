@@ -21,7 +21,7 @@ PERCENT = 0.01
 # Nothing that a board of 2026 does comes near these; a reading beyond them is garbage.
 MAX_CELSIUS = 200.0
 MAX_WATTS = 3000.0
-MAX_HERTZ = 1e10
+MAX_HERTZ = 4e10  # GDDR6X is reported at 11.5 GHz, GDDR7 at 15
 MAX_BYTES = float(1 << 44)
 MAX_BYTES_PER_SECOND = 1e13
 # DCGM's averaged ratios overshoot 1 by rounding; more than this is no ratio.
