@@ -1,0 +1,154 @@
+"""The app over a year of 1,000 GPUs: first content, a filter, and fifty people at once.
+
+What is published is written straight into its tables, since what is measured is the reading. Prints each number
+beside its limit and exits 1 when one is over it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlencode
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import duckdb
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from websockets.asyncio.client import connect
+
+from bench._results import record
+from gpuledger.webapp import free_port, streamlit_command
+
+LIMITS = {"app_first_content_s": 1.0, "app_filter_ms": 300.0, "app_p95_50_sessions_ms": 1000.0}
+TENANTS, SESSIONS, FILTERS = 20, 50, 5
+THINK_S, PATIENCE_S = 3.0, 60.0
+TENANT_IDS = [f"team-{n:02}" for n in range(TENANTS)]
+
+CONFIG = "currency: USD\ntimezone: UTC\ntenants:\n" + "".join(f"  - {{id: {t}}}\n" for t in TENANT_IDS)
+
+
+def published(folder: Path) -> Path:
+    """Write a year of 1,000 GPUs as it is published; return the configuration."""
+    (folder / "gpuledger.yaml").write_text(CONFIG)
+    target = folder / "ledger" / "published"
+    target.mkdir(parents=True)
+    with duckdb.connect(str(target / "fleet-1.duckdb")) as connection:
+        connection.execute("SET TimeZone = 'UTC'").fetchall()
+        for statement in Path(__file__).with_suffix(".sql").read_text().split(";\n"):
+            if statement.strip():
+                connection.execute(statement).fetchall()
+    pointer = {"sequence": 1, "as_of": "2026-12-01T00:00:00+00:00", "made_from": "", "fleet": "fleet-1.duckdb"}
+    (target / "current.json").write_text(json.dumps({**pointer, "tenants": {}}))
+    return folder / "gpuledger.yaml"
+
+
+@contextmanager
+def served(config: Path) -> Iterator[int]:
+    """Serve the app; yield the port."""
+    port = free_port(first=18801)
+    script = Path(__file__).parents[1] / "app" / "main.py"
+    log = config.with_name("server.log")
+    with log.open("w") as stream:
+        process = subprocess.Popen(
+            streamlit_command(script, address="127.0.0.1", port=port),
+            env=os.environ | {"GPULEDGER_CONFIG": str(config), "PYTHONUNBUFFERED": "1"},
+            stdout=stream,
+            stderr=stream,
+        )
+    try:
+        while "URL: " not in log.read_text():
+            time.sleep(0.1)
+        yield port
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+class Session:
+    """A browser tab as the server sees it: a web socket on which it asks for runs."""
+
+    def __init__(self, socket: object) -> None:
+        self.socket = socket
+
+    async def run(self, **address: str) -> tuple[float, float]:
+        """Ask for a run; return the seconds to its title and to its end."""
+        message = BackMsg()
+        message.rerun_script.query_string = urlencode(address)
+        begun, title = time.perf_counter(), None
+        await self.socket.send(message.SerializeToString())
+        while True:
+            answer = ForwardMsg()
+            answer.ParseFromString(await asyncio.wait_for(self.socket.recv(), PATIENCE_S))
+            heading = answer.delta.new_element.HasField("heading")
+            if title is None and heading and answer.delta.new_element.heading.tag == "h1":
+                title = time.perf_counter() - begun
+            if answer.HasField("script_finished"):
+                ended = time.perf_counter() - begun
+                assert title is not None, "the page has no title"
+                return title, ended
+
+
+def address(number: int) -> dict[str, str]:
+    """A view that nobody has asked for yet, as far as possible."""
+    return {"tenant": TENANT_IDS[number % TENANTS], "month": f"2026-{1 + number // TENANTS % 11:02}"}
+
+
+async def measured(port: int) -> dict[str, float]:
+    url = f"ws://127.0.0.1:{port}/_stcore/stream"
+    origin = f"http://127.0.0.1:{port}"
+    async with connect(url, origin=origin, subprotocols=["streamlit"], max_size=None) as socket:
+        await Session(socket).run()
+    first, filters = [], []
+    for number in range(5):
+        async with connect(url, origin=origin, subprotocols=["streamlit"], max_size=None) as socket:
+            session = Session(socket)
+            first.append((await session.run())[1])
+            filters += [(await session.run(**address(5 * number + n)))[1] for n in range(5)]
+    crowd = await asyncio.gather(*(_person(url, origin, n) for n in range(SESSIONS)))
+    together = sorted(seconds for person in crowd for seconds in person)
+    return {
+        "app_first_content_s": statistics.median(first),
+        "app_filter_ms": 1000 * statistics.median(filters),
+        "app_p95_50_sessions_ms": 1000 * together[int(0.95 * len(together))],
+    }
+
+
+async def _person(url: str, origin: str, number: int) -> list[float]:
+    chance = random.Random(number)
+    await asyncio.sleep(chance.uniform(0, 2 * THINK_S))
+    times = []
+    async with connect(url, origin=origin, subprotocols=["streamlit"], max_size=None) as socket:
+        session = Session(socket)
+        await session.run()
+        for n in range(FILTERS):
+            await asyncio.sleep(chance.uniform(0, 2 * THINK_S))
+            times.append((await session.run(**address(number * FILTERS + n)))[1])
+    return times
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as folder, served(published(Path(folder))) as port:
+        scores = asyncio.run(measured(port))
+    record(scores=scores)
+    over = {name: value for name, value in scores.items() if value > LIMITS[name]}
+    for name, value in over.items():
+        print(f"over its limit: {name} is {value:.3f}, at most {LIMITS[name]}", file=sys.stderr)
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
