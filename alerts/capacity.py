@@ -27,7 +27,7 @@ def capacity() -> Iterator[Alert]:
     )
     yield Alert(
         name="GpusRunningOut",
-        expr=f"predict_linear({MODEL_FREE}[6h], {HORIZON_SECONDS}) < 0 and {MODEL_FREE} >= 1",
+        expr=f"predict_linear({MODEL_FREE}[6h], {HORIZON_SECONDS}) < 1 and {MODEL_FREE} >= 1",
         for_="1h",
         severity="info",
         audience="platform",

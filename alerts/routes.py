@@ -1,7 +1,7 @@
 """Alertmanager's configuration: who is told what, what goes in one message, what is held back.
 
-Each receiver's address is in a file beside the configuration, ``secrets/NAME.url``: an incoming webhook of Slack, or of
-anything that takes its format (Mattermost, Rocket.Chat, Zulip). The address is the secret, so it is never in here.
+Each receiver's address is in a file of its own, ``/etc/alertmanager/secrets/NAME.url``: an incoming webhook of Slack, or
+of anything that takes its format (Mattermost, Rocket.Chat, Zulip). The address is the secret, so it is never in here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from pipelines.config import Config
 PLATFORM: Final = "platform"
 PAGER: Final = "platform-critical"
 MAINTENANCE: Final = "maintenance"
+# Absolute: Alertmanager reads a relative one from the folder that it was started in.
+SECRETS: Final = "/etc/alertmanager/secrets"
 
 _CARD: Final = ["cluster", "node", "gpu"]
 _ON_NODE: Final = ["cluster", "node"]
@@ -32,6 +34,7 @@ def alertmanager(config: Config, maintenance: Sequence[dict[str, Any]] = ()) -> 
     """
     tenants = [tenant.id for tenant in config.tenants if tenant.retired is None]
     muted: dict[str, Any] = {"mute_time_intervals": [MAINTENANCE]} if maintenance else {}
+    urgent = {"group_wait": "10s", "repeat_interval": "1h"}
     root: dict[str, Any] = {
         "receiver": PLATFORM,
         "group_by": ["alertname", "cluster", "node"],
@@ -40,8 +43,7 @@ def alertmanager(config: Config, maintenance: Sequence[dict[str, Any]] = ()) -> 
         "repeat_interval": "4h",
         "routes": [
             # What is critical to a tenant is the platform's business too: `continue` lets it go on to the tenant.
-            {"matchers": ['severity="critical"'], "receiver": PAGER, "group_wait": "10s", "repeat_interval": "1h",
-             "continue": True},
+            {"matchers": ['severity="critical"', 'audience="tenant"'], "receiver": PAGER, **urgent, "continue": True},
             {
                 "matchers": ['audience="tenant"'],
                 "receiver": PLATFORM,
@@ -50,7 +52,7 @@ def alertmanager(config: Config, maintenance: Sequence[dict[str, Any]] = ()) -> 
                 "routes": [_to_tenant(tenant, muted) for tenant in tenants],
             },
             {"matchers": ['severity=~"warning|info"'], "receiver": PLATFORM, **muted},
-            {"matchers": ['severity="critical"'], "receiver": PAGER},
+            {"matchers": ['severity="critical"'], "receiver": PAGER, **urgent},
         ],
     }  # fmt: skip
     made: dict[str, Any] = {"route": root, "inhibit_rules": inhibitions()}
@@ -113,9 +115,9 @@ def _held_back(source: list[str], target: list[str], equal: list[str]) -> dict[s
 
 def _receiver(name: str) -> dict[str, Any]:
     message = {
-        "api_url_file": f"secrets/{name}.url",
+        "api_url_file": f"{SECRETS}/{name}.url",
         "send_resolved": True,
-        "title": '{{ .Status | toUpper }} {{ .CommonLabels.alertname }} {{ .CommonLabels.node }}'
+        "title": "{{ .Status | toUpper }} {{ .CommonLabels.alertname }} {{ .CommonLabels.node }}"
         "{{ .CommonLabels.tenant }}",
         "title_link": "{{ (index .Alerts 0).Annotations.dashboard_url }}",
         "text": "{{ range .Alerts }}*{{ .Annotations.summary }}*\n{{ .Annotations.description }}\n"

@@ -10,8 +10,8 @@ from pipelines.promql.recorded import BUDGET_PACE, BUDGET_USED, BY_CLASS, QUOTA,
 
 FAST_PACE: Final = 6
 """At six times the pace of the budget a month's money is gone in five days."""
-SLOW_PACE: Final = 1.2
-"""At 1.2 times, five days before the month ends."""
+SLOW_PACE: Final = 1.25
+"""At one and a quarter, six days before the month ends."""
 QUOTA_PART: Final = 0.9
 ENDS_WITHIN_SECONDS: Final = 7 * 86_400
 

@@ -7,7 +7,7 @@ from dashboards.board import Board, Context, clicked, link_to
 from dashboards.panels import Column, Query, Row, bars, lines, stat, table
 from dashboards.queries import cost as q
 
-_PACE_STEPS: look.Steps = ((look.GREEN, None), (look.AMBER, 1), (look.RED, 1.2))
+_PACE_STEPS: look.Steps = ((look.GREEN, None), (look.AMBER, 1), (look.RED, 1.25))
 
 
 def cost(context: Context) -> Board:

@@ -20,7 +20,7 @@ def tenant(context: Context) -> Board:
         stat("Costs now", "Reservations and usage.", q.COST, money, decimals=2),
         stat("Quota", "Held, of the quota; n/a without one.", q.QUOTA_PART, look.RATIO, look.HIGH_IS_FULL),
         stat("Budget pace", "At 1 the budget lasts exactly the month; n/a without a budget.", q.PACE, "suffix: ×",
-             ((look.GREEN, None), (look.AMBER, 1), (look.RED, 1.2)), decimals=1),
+             ((look.GREEN, None), (look.AMBER, 1), (look.RED, 1.25)), decimals=1),
         stat("Budget used", "Of this calendar month's budget.", q.USED, look.RATIO, look.HIGH_IS_FULL),
     ]  # fmt: skip
     devices = table(

@@ -96,7 +96,7 @@ def _application() -> Iterator[Case]:
         expected = [A | {"tenant": "vision"}]
         yield Case(
             alert,
-            f"goes to who holds the card ({code})",
+            f"first occurrence: goes to who holds the card ({code})",
             {**ours(), **held("vision-a"), **events},
             {9: [], 11: expected, 26: []},
             labels,
@@ -212,7 +212,13 @@ def _missing() -> Iterator[Case]:
     yield Case("GpuMissing", "all there", {**expected, **ours(), **whole}, {30: []}, CRITICAL)
     everything = {key: value.replace("x500", "x29 stale") for key, value in {**expected, **ours(), **whole}.items()}
     yield Case("GpuMissing", "the whole node is another alert", everything, {45: []}, CRITICAL)
-    yield Case("GpuNodeDown", "the whole node disappears", everything, {29: [], 33: [], 43: [NODE]}, CRITICAL)
+    yield Case(
+        "GpuNodeDown",
+        "first occurrence: the whole node disappears",
+        everything,
+        {29: [], 33: [], 37: [], 43: [NODE]},
+        CRITICAL,
+    )
     again = {key: value.replace("x500", "x29 stale _x29 {v}x60") for key, value in {**ours(), **whole}.items()}
     again = {key: value.replace("{v}", value.split("x")[0]) for key, value in again.items()}
     yield Case("GpuNodeDown", "it comes back: resolves", again, {45: [NODE], 63: []}, CRITICAL)
@@ -277,7 +283,7 @@ def _hot_memory() -> Iterator[Case]:
     limit = {f"gpuledger_memory_temperature_maximum_celsius{{{ON_A}}}": "90x200"}
     yield Case(
         alert,
-        "above 95 °C where no limit is known",
+        "first occurrence, above 95 °C where no limit is known",
         {**ours(), series: "80x19 96x30 80x60"},
         {28: [], 29: on_a, 49: on_a, 66: []},
         WARNING,

@@ -35,7 +35,7 @@ METERING = [
     Case("GpuExporterDown", "another job", {_UP.replace("gpuledger-exporter", "node"): "0x30"}, {10: []}, CRITICAL),
     Case("GpuExporterDown", "a host without a port", {_UP.replace(":9836", ""): "0x30"}, {6: [_DOWN]}, CRITICAL),
     Case("GpuDriverUnavailable", "fires, resolves", {_BACKEND: "1x9 0x30 1x30"}, {13: [], 17: [NODE], 42: []}, CRITICAL),
-    Case("GpuDriverUnavailable", "first occurrence: never there", {_BACKEND: "0x30"}, {2: [NODE]}, CRITICAL),
+    Case("GpuDriverUnavailable", "first occurrence: never there", {_BACKEND: "0x30"}, {0: [], 2: [NODE]}, CRITICAL),
     Case("GpuDriverUnavailable", "one failed pass", {_BACKEND: "1x9 0 1x30"}, {10: [], 12: []}, CRITICAL),
     Case("GpuDriverUnavailable", "failed scrapes don't end it", {_BACKEND: "1x9 0x10 stale _x2 0x10"},
          {20: [NODE], 21: [NODE], 22: [NODE]}, CRITICAL),
@@ -83,7 +83,7 @@ METERING = [
          {31: [_SLURM], 33: [_SLURM]}, WARNING),
     Case("GpuOwnerSourceDown", "unknown", {_ADAPTER: "_x60"}, {40: []}, WARNING),
     Case("PipelineLate", "fires, resolves", {_SUCCESS: "600x80 4800x60"}, {70: [], 76: [{}], 82: []}, CRITICAL),
-    Case("PipelineLate", "an hour", {_SUCCESS: "0+60x200"}, {150: []}, CRITICAL),
+    Case("PipelineLate", "an hour", {_SUCCESS: "-3600+60x200"}, {150: []}, CRITICAL),
     Case("PipelineLate", "first occurrence: never", {_SUCCESS: "0x200"}, {64: [], 67: [{}]}, CRITICAL),
     Case("PipelineLate", "no pipeline is there", {_SUCCESS: "_x200"}, {100: []}, CRITICAL),
     Case("PipelineLate", "one of two daemons is enough", {

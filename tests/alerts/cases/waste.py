@@ -30,7 +30,7 @@ _RESERVATION = VISION | {"reservation": "vision-h100"}
 _RESERVED = 'tenant:reserved:gpus{tenant="vision",reservation="vision-h100"}'
 
 WASTE = [
-    Case("TenantGpusIdle", "four idle H100s at 3.20 fire after an hour and a half", _cards(4, "0.04x400"),
+    Case("TenantGpusIdle", "first occurrence: four idle H100s at 3.20, after an hour and a half", _cards(4, "0.04x400"),
          {80: [], 95: [VISION]}, WARNING),
     Case("TenantGpusIdle", "three cost less than ten", _cards(3, "0.04x400"), {200: []}, WARNING),
     Case("TenantGpusIdle", "work begins: resolves", _cards(4, "0x200 1x200"), {150: [VISION], 230: []}, WARNING),
