@@ -6,9 +6,9 @@ Hours, kWh and ratios are numbers to six decimals; money is a string in the curr
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 
 def instant(t: datetime) -> str:
@@ -19,7 +19,11 @@ def instant(t: datetime) -> str:
 Hours = Annotated[float, Field(description="GPU-hours, to 6 decimals")]
 Ratio = Annotated[float, Field(ge=0, description="a ratio, to 6 decimals")]
 Money = Annotated[str, Field(pattern=r"^-?\d+(\.\d+)?$", description="in the currency's minor unit")]
-Instant = Annotated[datetime, PlainSerializer(instant, return_type=str, when_used="json")]
+Instant = Annotated[
+    datetime,
+    PlainSerializer(instant, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "format": "date-time", "pattern": "Z$"}, mode="serialization"),
+]
 
 
 class _Part(BaseModel):
@@ -126,3 +130,12 @@ class Report(_Part):
     def to_json(self) -> str:
         """Return the report as the contract's JSON."""
         return self.model_dump_json(indent=2)
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of what `to_json` writes: docs/report.schema.json."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **Report.model_json_schema(mode="serialization"),
+        "title": "GPULedger report",
+    }

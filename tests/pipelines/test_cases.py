@@ -6,13 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from pipelines.operations import replay
+from pipelines.report import json_schema
 from tests.pipelines.cases import Case, capacity, classes, mig, money, owners, samples, schedulers, windows
 from tests.pipelines.expected import differences, imbalances
 
 CASES = [case for part in (samples, owners, mig, schedulers, capacity, classes, money, windows) for case in part.CASES]
+VALIDATOR = jsonschema.Draft202012Validator(json_schema())
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "cases"
 SHARED_TOLERANCE = 0.0005  # what those are compared to
 
@@ -26,6 +29,7 @@ def report_of(directory: Path) -> dict[str, Any]:
 def test_a_scene_is_reported_as_the_rules_say(case: Case, tmp_path: Path) -> None:
     report = report_of(case.scene.write(tmp_path))
     assert [*differences(case.expected, report), *imbalances(report)] == []
+    VALIDATOR.validate(report)
 
 
 def test_no_two_cases_have_one_name() -> None:
@@ -39,3 +43,4 @@ def test_a_shared_case_is_reported_as_it_expects(case: Path) -> None:
     report = report_of(case)
     tolerance = expected.get("_tolerance", SHARED_TOLERANCE)
     assert [*differences(expected, report, tolerance=tolerance), *imbalances(report)] == []
+    VALIDATOR.validate(report)
