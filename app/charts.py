@@ -10,6 +10,9 @@ import polars as pl
 
 from app import palette
 
+# Tables are cut to a few thousand rows where they are asked for; altair's own limit isn't needed.
+alt.data_transformers.disable_max_rows()
+
 HEIGHT: Final = 280
 LABELS: Final = 10
 _DAY: Final = "%-d %b"

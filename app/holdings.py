@@ -16,6 +16,9 @@ from pipelines.periods import local_midnight
 ROWS: Final = 72
 """Lines of a picture; more can't be told apart."""
 
+MOST: Final = 4000
+"""Leases of a picture, the longest first; shorter ones would be less than a pixel."""
+
 BARS: Final = """
     -- grain: lease, within the window
     SELECT coalesce(lease.node, 'unknown node') AS node, lease.device, lease.instance, lease.workload,
@@ -27,7 +30,8 @@ BARS: Final = """
     ) AS u ON u.lease = lease.id
     WHERE lease.start < $until AND lease."end" > $since
       AND ($tenant IS NULL OR u.tenant = $tenant) AND ($node IS NULL OR lease.node = $node)
-    ORDER BY lease.start, lease.id
+    ORDER BY least(lease."end", $until) - greatest(lease.start, $since) DESC, lease.start, lease.id
+    LIMIT $most
 """
 
 FREE: Final = """
@@ -64,7 +68,9 @@ class Window:
 def bars(scope: Scope, window: Window, node: str | None) -> list[dict[str, Any]]:
     """Return the leases in a window: node, device, workload, tenant, user, and times in ms cut to the window."""
     since, until = window.bounds
-    return scope.reader.ask(BARS, {"since": since, "until": until, "tenant": scope.tenant, "node": node}).to_dicts()
+    return scope.reader.ask(
+        BARS, {"since": since, "until": until, "tenant": scope.tenant, "node": node, "most": MOST}
+    ).to_dicts()
 
 
 def nodes(scope: Scope) -> list[str]:

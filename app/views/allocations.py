@@ -11,7 +11,7 @@ import streamlit as st
 from app import address, charts, holdings, palette, tables, words
 from app.holdings import Window
 from app.scope import Scope
-from app.views.common import scope_of_page
+from app.views.common import draw, scope_of_page
 from pipelines.instants import from_ms
 
 ALL_NODES: Final = "all"
@@ -110,7 +110,7 @@ def _gantt(scope: Scope, window: Window, found: list[dict[str, Any]], lines: str
         orient="row",
     )
     bounds = [_local(scope, t) for t in window.bounds]
-    st.altair_chart(charts.gantt(frame, order=order, colours=colours, bounds=bounds), width="stretch")
+    draw(charts.gantt(frame, order=order, colours=colours, bounds=bounds))
 
 
 def _line(scope: Scope, row: dict[str, Any], lines: str) -> str:

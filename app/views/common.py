@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Literal
 from urllib.parse import urlencode
 
+import altair as alt
 import polars as pl
 import streamlit as st
 
@@ -67,6 +68,11 @@ def ink() -> str:
     return palette.INK_ON_DARK if st.context.theme.type == "dark" else palette.INK
 
 
+def draw(chart: alt.TopLevelMixin) -> None:
+    """Draw a chart. It isn't checked against Vega-Lite's schema each time: that takes longer than all the rest."""
+    st.vega_lite_chart(chart.to_dict(validate=False), width="stretch")
+
+
 def hours_by_day(scope: Scope, only: Collection[str] = ()) -> None:
     """Draw where the scope's GPU-hours went, day by day; `only` these states, by key."""
     rows = usage.state_days(scope, scope.month)
@@ -76,10 +82,10 @@ def hours_by_day(scope: Scope, only: Collection[str] = ()) -> None:
     states = tuple(s for s in chosen if s.label in present)
     if states:
         tables.legend((s.label, s.colour) for s in states)
-        st.altair_chart(charts.hours_by_day(rows, states), width="stretch")
+        draw(charts.hours_by_day(rows, states))
 
 
 def days(rows: pl.DataFrame, colours: dict[str, str], *, title: str) -> None:
     """Draw amounts by day, stacked by name: charts.days with what its colours mean."""
     tables.legend(colours.items())
-    st.altair_chart(charts.days(rows, colours, title=title), width="stretch")
+    draw(charts.days(rows, colours, title=title))

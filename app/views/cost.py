@@ -13,7 +13,7 @@ from app.accounts import ZERO, places, totals
 from app.scope import Scope
 from app.shares import SPLITS, By, Share, elsewhere, lines, split
 from app.views import cost_workload
-from app.views.common import days, ink, scope_of_page
+from app.views.common import days, draw, ink, scope_of_page
 
 NAMES: Final[dict[By, str]] = {
     "tenant": "Tenant",
@@ -92,7 +92,7 @@ def _bars(scope: Scope, shares: list[Share]) -> None:
         merged[share.label] = merged.get(share.label, ZERO) + share.amount
     rows = [(label, float(amount), words.amount(amount, scope.currency)) for label, amount in merged.items()]
     frame = pl.DataFrame(rows, schema=["name", "amount", "text"], orient="row")
-    st.altair_chart(charts.amounts(frame, title=scope.currency, ink=ink()), width="stretch")
+    draw(charts.amounts(frame, title=scope.currency, ink=ink()))
     if more := keyed[BARS:]:
         amount = sum((s.amount for s in more), ZERO)
         st.caption(f"And {len(more):,} more, {words.literal(words.money(amount, scope.currency))} together.")

@@ -14,7 +14,7 @@ from app.accounts import ZERO, Place, places
 from app.palette import BUSY, IDLE, QUIET, STRANDED
 from app.scope import Scope
 from app.shares import lines
-from app.views.common import ink, scope_of_page
+from app.views.common import draw, ink, scope_of_page
 
 IDLE_BELOW: Final = 0.05
 """Mean busy ratio below which a lease counts as idle: the idle signature of DCGM's engine activity."""
@@ -86,7 +86,7 @@ def _answer(scope: Scope, parts: list[tuple[str, str, Decimal]], found: list[dic
 def _bars(scope: Scope, parts: list[tuple[str, str, Decimal]]) -> None:
     rows = [(name, float(worth), words.amount(worth, scope.currency), colour) for name, colour, worth in parts]
     frame = pl.DataFrame(rows, schema=["name", "amount", "text", "colour"], orient="row")
-    st.altair_chart(charts.amounts(frame, title=scope.currency, ink=ink()), width="stretch")
+    draw(charts.amounts(frame, title=scope.currency, ink=ink()))
 
 
 def _idle_leases(scope: Scope) -> list[dict[str, Any]]:
@@ -185,7 +185,7 @@ def _heatmap(scope: Scope) -> None:
         )
         .properties(height=alt.Step(22))
     )
-    st.altair_chart(chart, width="stretch")
+    draw(chart)
     models = scope.reader.ask(
         """SELECT coalesce(model, 'unknown model') AS model, sum(gpu_hours) FILTER (state = 'idle') AS idle,
             sum(gpu_hours) AS capacity, sum(on_demand_weight) FILTER (state = 'idle') AS worth
