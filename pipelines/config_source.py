@@ -12,7 +12,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from pipelines.config_scalars import Instant, Names, Text, Zone, fault
 from pipelines.config_section import Section
 
-Kind = Literal["prometheus", "metrics", "samples", "sacct", "allocations", "inventory"]
+Kind = Literal["prometheus", "metrics", "samples", "sacct", "slurm_json", "allocations", "inventory"]
 _SHARED_KEYS: Final = frozenset({"cluster"})
 _KEYS_OF: Final[Mapping[Kind, frozenset[str]]] = {
     "prometheus": frozenset(
@@ -24,13 +24,14 @@ _KEYS_OF: Final[Mapping[Kind, frozenset[str]]] = {
     "metrics": frozenset({"at"}),
     "samples": frozenset(),
     "sacct": frozenset({"fields", "timezone"}),
+    "slurm_json": frozenset(),
     "allocations": frozenset({"timezone"}),
     "inventory": frozenset({"timezone"}),
 }
 
 
 class Source(Section):
-    """Where measurements or records come from; one of the first six keys says what it is."""
+    """Where measurements or records come from; one of the first seven keys says what it is."""
 
     prometheus: Text | None = None
     """URL of a Prometheus, or of anything that speaks its HTTP API."""
@@ -40,6 +41,8 @@ class Source(Section):
     """Parquet of the wide sample lake, as `gpuledger simulate` and recordings write it."""
     sacct: Text | None = None
     """Output of `sacct -P`, with its header line unless `fields` names the columns."""
+    slurm_json: Text | None = None
+    """Answer about jobs in JSON: of `sacct --json`, `squeue --json` or slurmrestd, also `.gz`."""
     allocations: Text | None = None
     """CSV: start,end,gpus,device,model,tenant,workload,class."""
     inventory: Text | None = None
@@ -101,7 +104,7 @@ class Source(Section):
 
     @property
     def kind(self) -> Kind:
-        """Which of the six it is."""
+        """Which of the seven it is."""
         return next(kind for kind in _KEYS_OF if getattr(self, kind) is not None)
 
     @property

@@ -11,6 +11,7 @@ from gpuledger import options
 KINDS: Final = {
     "metrics": "exposition text of an exporter or of Prometheus (.prom, .om, .gz)",
     "sacct": "output of `sacct -P` with its header line",
+    "slurm-json": "output of `sacct --json`, or slurmrestd's answer about jobs",
     "allocations": "a CSV of allocations",
 }
 
@@ -28,5 +29,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Import and say what was new."""
     from pipelines.operations import import_files
 
-    print(import_files(options.load_config(arguments), arguments.kind, arguments.files))
+    kind = arguments.kind.replace("-", "_")  # as the configuration's key is written
+    print(import_files(options.load_config(arguments), kind, arguments.files))
     return 0

@@ -14,6 +14,7 @@ from pipelines.sources.inventory import read_inventory
 from pipelines.sources.prometheus import read_prometheus
 from pipelines.sources.sacct import read_sacct
 from pipelines.sources.sample_parquet import read_samples
+from pipelines.sources.slurm_json import read_slurm_json
 from pipelines.tables import Batch
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["read"]
 
 
-def read(source: Source, config: Config, window: tuple[datetime, datetime] | None = None) -> Batch:
+def read(  # noqa: PLR0911 - one return for each kind
+    source: Source, config: Config, window: tuple[datetime, datetime] | None = None
+) -> Batch:
     """What one source of the configuration holds.
 
     Args:
@@ -42,6 +45,8 @@ def read(source: Source, config: Config, window: tuple[datetime, datetime] | Non
             return read_samples(source.path, cluster=cluster, name=source.written)
         case "sacct":
             return read_sacct(source.path, cluster=cluster, zone=zone, fields=source.fields, name=source.written)
+        case "slurm_json":
+            return read_slurm_json(source.path, cluster=cluster, name=source.written)
         case "allocations":
             return read_allocations(source.path, cluster=source.cluster, zone=zone, name=source.written)
         case "inventory":

@@ -10,7 +10,7 @@ import polars as pl
 
 from pipelines.tables import TIME
 
-_OFFSET: Final = r"(Z|[+-]\d\d:?\d\d)$"
+_EPOCH: Final = r"^([0-9]{1,11})$"
 
 
 def utc_candidates(column: pl.Series, zone: ZoneInfo) -> pl.DataFrame:
@@ -23,7 +23,11 @@ def utc_candidates(column: pl.Series, zone: ZoneInfo) -> pl.DataFrame:
     local = text.str.to_datetime("%Y-%m-%d %H:%M:%S", time_unit="ms", strict=False)
     earliest = local.dt.replace_time_zone(zone.key, ambiguous="earliest", non_existent="null")
     latest = local.dt.replace_time_zone(zone.key, ambiguous="latest", non_existent="null")
-    candidates = pl.DataFrame({"earliest": _utc(earliest), "latest": _utc(latest)})
+    epoch = pl.from_epoch(text.str.extract(_EPOCH).cast(pl.Int64), "s").cast(pl.Datetime("ms"))
+    moments = epoch.dt.replace_time_zone("UTC").cast(TIME)
+    candidates = pl.DataFrame({"earliest": _utc(earliest), "latest": _utc(latest)}).select(
+        pl.coalesce(pl.col(name), moments).alias(name) for name in ("earliest", "latest")
+    )
     other = candidates["earliest"].is_null() & column.is_not_null()
     if not other.any():
         return candidates
@@ -72,10 +76,8 @@ def _utc(local: pl.Series) -> pl.Series:
 
 
 def _rare(text: str, zone: ZoneInfo) -> datetime | None:
-    """One time as the fast path doesn't read it: with an offset, an epoch, or in an hour that the clock skipped."""
+    """One time as the fast path doesn't read it: with an offset, or in an hour that the clock skipped."""
     try:
-        if text.isdecimal() and text.isascii():
-            return datetime.fromtimestamp(int(text), ZoneInfo("UTC"))
         parsed = datetime.fromisoformat(text)
     except (ValueError, OverflowError, OSError):
         return None

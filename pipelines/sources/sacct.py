@@ -43,6 +43,16 @@ def read_sacct(
     tally = Tally(name or path.name)
     rows = read_rows(path, tally, fields)
     _check_columns(path, rows)
+    return batch_of(rows, cluster=cluster, zone=zone, tally=tally)
+
+
+def batch_of(rows: pl.DataFrame, *, cluster: str, zone: ZoneInfo, tally: Tally) -> Batch:
+    """What rows of accounting say, however they were written: ``line`` and ``sacct_text.COLUMNS``, all text.
+
+    Args:
+        zone: of local times; seconds since the epoch need none.
+        tally: counts the bad rows; the batch's findings are all that it holds.
+    """
     jobs = _runs(_job_rows(rows, tally), zone, tally)
     jobs = _one_row_per_run(jobs)
     _check_tracking(jobs, tally)

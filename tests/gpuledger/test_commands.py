@@ -124,6 +124,21 @@ def test_importing_twice_changes_nothing(folder: Path, capsys: Capture) -> None:
     assert reports == [{"vision": "30.00", "language": "5.00"}] * 2
 
 
+def test_slurms_json_is_imported_like_its_text(folder: Path, capsys: Capture) -> None:
+    config = ("--config", str(folder / "gpuledger.yaml"))
+    path = folder / "jobs.json"
+    path.write_text(
+        '{"jobs": [{"job_id": 7, "state": {"current": ["COMPLETED"]}, "nodes": "n1", "account": "vision", '
+        '"time": {"start": 1793923200, "end": 1793926800, "elapsed": 3600}, '
+        '"tres": {"allocated": [{"type": "gres", "name": "gpu:h100", "count": 2}]}}]}'
+    )
+    assert cli.main(["import", "slurm-json", str(path), *config]) == 0
+    assert "1 records" in capsys.readouterr().out
+    fleet = answer(capsys, "report", *config, "--json", "--period", "2026-11-05")["fleet"]
+    assert isinstance(fleet, dict)
+    assert fleet["allocated_gpu_hours"] == 2
+
+
 def test_importing_what_is_not_there_is_one_line(folder: Path, capsys: Capture) -> None:
     argv = ["import", "sacct", str(folder / "absent.txt"), "--config", str(folder / "gpuledger.yaml")]
     assert cli.main(argv) == 1

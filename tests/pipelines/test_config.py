@@ -276,7 +276,10 @@ BAD = {
     # Sources
     "source of no kind": (
         "currency: USD\nsources: [{cluster: a}]\n",
-        ":2: sources[0]: expected exactly one of prometheus, metrics, samples, sacct, allocations, inventory, found ",
+        (
+            ":2: sources[0]: expected exactly one of prometheus, metrics, samples, sacct, slurm_json, allocations, "
+            "inventory, found none; "
+        ),
     ),
     "source of two kinds": (
         "currency: USD\nsources: [{sacct: a, metrics: b}]\n",
@@ -403,14 +406,15 @@ def test_a_source_says_its_kind_and_where_it_lies(loaded: Load, tmp_path: Path) 
         "- {samples: /lake/samples.parquet}\n"
         "- {sacct: sacct.txt, timezone: Europe/Berlin, fields: 'JobID, State'}\n"
         "- {sacct: sacct.txt, fields: [JobID, State]}\n"
+        "- {slurm_json: jobs.json}\n"
         "- {allocations: a.csv}\n"
         "- {inventory: i.csv, cluster: hpc}\n"
     ).sources
     assert [source.kind for source in sources] == [
-        *("prometheus", "metrics", "samples", "sacct", "sacct", "allocations", "inventory"),
+        *("prometheus", "metrics", "samples", "sacct", "sacct", "slurm_json", "allocations", "inventory"),
     ]
     assert [source.cluster for source in sources] == [
-        *("default", "prod", "default", "default", "default", None, "hpc"),
+        *("default", "prod", "default", "default", "default", "default", None, "hpc"),
     ]
     assert sources[0].location == sources[0].written == "http://127.0.0.1:9090"
     assert sources[0].headers_env == {"X-Scope-OrgID": "TENANT_ID"}

@@ -13,6 +13,10 @@ from pipelines.sources import read
 HEAD = "currency: USD\ntimezone: America/New_York\nsources:\n"
 SACCT_FIELDS = "JobID,State,Start,End,AllocTRES"
 JOB = "1|COMPLETED|2026-10-05T12:00:00|2026-10-05T13:00:00|gres/gpu=1\n"
+JOB_JSON = (
+    '{"jobs": [{"job_id": 1, "state": {"current": ["COMPLETED"]}, "time": {"start": 1791216000, "end": 1791219600}, '
+    '"tres": {"allocated": [{"type": "gres", "name": "gpu", "count": 1}]}}]}'
+)
 
 
 def write(tmp_path: Path, entry: str) -> Path:
@@ -27,6 +31,7 @@ def write(tmp_path: Path, entry: str) -> Path:
         ("metrics: f, at: 2026-10-05T12:00:00", 'DCGM_FI_DEV_GPU_UTIL{UUID="GPU-a"} 40\n', "samples", "16:00"),
         (f"sacct: f, fields: [{SACCT_FIELDS}]", JOB, "records", "16:00"),
         (f"sacct: f, timezone: UTC, fields: [{SACCT_FIELDS}]", JOB, "records", "12:00"),
+        ("slurm_json: f", JOB_JSON, "records", "16:00"),
         ("allocations: f", "start,end,gpus\n2026-10-05T12:00,2026-10-05T13:00,1\n", "records", "16:00"),
         ("allocations: f, timezone: UTC", "start,end,gpus\n2026-10-05T12:00,2026-10-05T13:00,1\n", "records", "12:00"),
         ("inventory: f", "node,gpus,from\nn1,8,2026-10-05T12:00\n", "inventory", "16:00"),
@@ -49,7 +54,7 @@ def test_the_cluster_is_named_by_the_source_or_default(tmp_path: Path, entry: st
     assert read(config.sources[0], config).samples["cluster"].to_list() == [cluster]
 
 
-@pytest.mark.parametrize("kind", ["metrics", "samples", "sacct", "allocations", "inventory"])
+@pytest.mark.parametrize("kind", ["metrics", "samples", "sacct", "slurm_json", "allocations", "inventory"])
 def test_a_file_that_is_missing_is_one_line_that_names_it(tmp_path: Path, kind: str) -> None:
     config = load(write(tmp_path, f"{kind}: absent"))
     with pytest.raises(SourceError, match="absent: no such file; correct the path") as caught:
@@ -57,7 +62,7 @@ def test_a_file_that_is_missing_is_one_line_that_names_it(tmp_path: Path, kind: 
     assert str(tmp_path / "absent") in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["metrics", "sacct", "allocations", "inventory"])
+@pytest.mark.parametrize("kind", ["metrics", "sacct", "slurm_json", "allocations", "inventory"])
 def test_a_folder_where_a_file_belongs_is_an_error(tmp_path: Path, kind: str) -> None:
     (tmp_path / "f").mkdir()
     config = load(write(tmp_path, f"{kind}: f"))
