@@ -27,6 +27,8 @@ COMMANDS: Final = {
     "replay": "report on a folder of recordings, in a throw-away ledger",
     "report": "report from the configured ledger",
     "statement": "one tenant's statement as PDF, Excel, CSV or JSON",
+    "close": "close a month for good: checked, numbered and chained",
+    "verify": "prove that the book is as it was closed",
     "simulate": "make a simulated fleet with its ground truth, as a replay directory",
     "app": "serve the web app",
     "dashboards": "build and lint Grafana boards",

@@ -65,6 +65,11 @@ def window(arguments: argparse.Namespace, config: Config) -> tuple[datetime | No
     return start, end
 
 
+def add_by(parser: argparse.ArgumentParser) -> None:
+    """``--by``: who does it, as the book names them."""
+    parser.add_argument("--by", metavar="NAME", default="", help="who does it (default: the user who runs this)")
+
+
 def add_example(parser: argparse.ArgumentParser, *lines: str) -> None:
     """The example below the options."""
     parser.epilog = "\n".join(["example:" if len(lines) == 1 else "examples:", *(f"  {line}" for line in lines)])

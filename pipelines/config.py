@@ -301,6 +301,8 @@ class Closing(Section):
     """Codes of findings that hold a period open, beside `unknown_price`, which always does."""
     grace: Duration = timedelta(0)
     """How long after its end a period waits for late data."""
+    formats: tuple[Literal["pdf", "xlsx"], ...] = ("pdf",)
+    """Beside JSON and CSV, the formats whose very bytes are kept: pdf, xlsx."""
 
     @model_validator(mode="after")
     def _is_a_share(self) -> Self:

@@ -22,15 +22,15 @@ import polars as pl
 
 from exporter.errors import LedgerError
 from pipelines import store
+from pipelines.book.reckoning import Reckoning
 from pipelines.config import Config
 from pipelines.instants import HOUR_MS, from_ms
 from pipelines.ledger import read_metered
 from pipelines.metering import Metered
 from pipelines.periods import Period, local_months
 from pipelines.published_tables import fleet_tables, tenant_tables
-from pipelines.rating import Charge, Rated, rate
+from pipelines.rating import Charge, Rated
 from pipelines.report import Report
-from pipelines.statement import make_report, within_of
 from pipelines.tables import Finding
 from pipelines.tenancy import tenancy
 
@@ -121,7 +121,9 @@ def publish(config: Config, metered: Metered, *, made_from: str, as_of: datetime
     folder = config.ledger / FOLDER
     before = last_published(config.ledger)
     sequence = 1 + max(_sequences(folder), default=0)
-    months = [(name, *_rated(metered, config, period, as_of)) for name, period in _months(metered, config)]
+    reckoning = Reckoning(config, metered, as_of)
+    reckoned = [(name, reckoning.of(period)) for name, period in _months(metered, config)]
+    months = [(name, month.rated, month.report) for name, month in reckoned]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tables = _fleet_tables(metered, months, config, as_of)
@@ -155,11 +157,6 @@ def _months(metered: Metered, config: Config) -> Iterator[tuple[str, Period]]:
     start, end = (from_ms(t) for t in metered.span)
     for month in local_months(start, end, config.timezone):
         yield f"{month.start.astimezone(config.timezone):%Y-%m}", month
-
-
-def _rated(metered: Metered, config: Config, period: Period, as_of: datetime) -> tuple[Rated, Report]:
-    rated = rate(metered, config, within_of(period))
-    return rated, make_report(rated, config, period, [*metered.findings, *rated.findings], as_of)
 
 
 Month = tuple[str, Rated, Report]

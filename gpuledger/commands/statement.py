@@ -31,8 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Make the statement from what is published, or hand out the closed one."""
     if arguments.format in BINARY and arguments.output is None and sys.stdout.isatty():
         raise UsageError(f"a {arguments.format} is nothing for a terminal; name a file with -o")
-    from pipelines.book.statements import rendered, statement
+    from pipelines.book.statements import statement
 
-    made = rendered(statement(options.load_config(arguments), arguments.tenant, arguments.period), arguments.format)
-    options.write_output(made, arguments.output)
+    found = statement(options.load_config(arguments), arguments.tenant, arguments.period)
+    options.write_output(found.rendered(arguments.format), arguments.output)
     return 0

@@ -2,38 +2,64 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from exporter.errors import UsageError
 from pipelines import store
 from pipelines.book.compose import make_statement, past_of
 from pipelines.book.document import Past, Statement
+from pipelines.book.reckoning import Reckoning
+from pipelines.book.shelf import FOLDER as BOOKS
+from pipelines.book.shelf import ClosedBook, shelf
 from pipelines.config import Config
 from pipelines.periods import parse_period
 from pipelines.publish import FOLDER, current, published_fleet
-from pipelines.rating import rate
-from pipelines.statement import make_report, within_of
 
 FORMATS: Final = ("pdf", "xlsx", "csv", "json")
 TREND_MONTHS: Final = 6
 
 
-def statement(config: Config, tenant: str, period: str) -> Statement:
+@dataclass(frozen=True)
+class Found:
+    """A statement, and the book that it was closed in; None: it is a draft of an open period."""
+
+    statement: Statement
+    book: ClosedBook | None = None
+
+    def rendered(self, format_: str) -> bytes:
+        """Return it in one of FORMATS: the very bytes that were closed, where they were kept."""
+        kept = self.book.stored(self.statement.tenant.id, format_) if self.book else None
+        return rendered(self.statement, format_) if kept is None else kept
+
+
+def statement(config: Config, tenant: str, period: str) -> Found:
     """Return one tenant's statement of a local month, day or year.
 
     Raises:
         UsageError: no such tenant or period, or the tenant has nothing in it.
         LedgerError: nothing was published yet.
     """
+    span = parse_period(period, config.timezone)
+    for book in shelf(config.ledger / BOOKS):
+        if book.period == period and tenant in book.numbers:
+            return Found(book.statement(tenant), book)
     if tenant not in {t.id for t in config.tenants}:
         raise UsageError(f"{tenant}: the configuration has no such tenant; see `gpuledger check`")
-    span = parse_period(period, config.timezone)
     metered, as_of = published_fleet(config.ledger)
-    rated = rate(metered, config, within_of(span))
-    report = make_report(rated, config, span, [*metered.findings, *rated.findings], as_of)
-    if tenant not in {t.tenant for t in report.tenants}:
+    reckoned = Reckoning(config, metered, as_of).of(span)
+    if tenant not in {t.tenant for t in reckoned.report.tenants}:
         raise UsageError(f"{tenant} has no usage, reservation, charge or budget in {period}; choose another period")
-    return make_statement(rated, report, config, tenant, label=period, trend=trend(config, tenant, period))
+    made = make_statement(
+        reckoned.rated,
+        reckoned.report,
+        config,
+        tenant,
+        label=period,
+        entries=[e for e in reckoned.entries if e.tenant == tenant],
+        trend=trend(config, tenant, period),
+    )
+    return Found(made)
 
 
 def rendered(statement: Statement, format_: str) -> bytes:

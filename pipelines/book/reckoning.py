@@ -1,0 +1,116 @@
+"""What a period comes to: a closed one as it was closed, an open one as it is known now with what was booked in it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+
+from pipelines.book.corrections import late_entries
+from pipelines.book.entries import Entry
+from pipelines.book.journal import journal
+from pipelines.book.shelf import FOLDER, ClosedBook, period_of, shelf
+from pipelines.config import Config
+from pipelines.instants import from_ms
+from pipelines.metering import Metered
+from pipelines.periods import Period, local_months
+from pipelines.rating import Rated, rate
+from pipelines.report import Report
+from pipelines.statement import make_report, within_of
+from pipelines.tables import Finding
+
+
+@dataclass(frozen=True)
+class Reckoned:
+    """A period's money: rated, reported, and what the book adds.
+
+    Attributes:
+        findings: those of the report that don't come from rating.
+        closed: the book that it comes from; None: the period is open.
+    """
+
+    config: Config
+    rated: Rated
+    report: Report
+    entries: list[Entry]
+    findings: list[Finding]
+    closed: ClosedBook | None = None
+
+
+class Reckoning:
+    """The book over what is metered now."""
+
+    def __init__(self, config: Config, metered: Metered, as_of: datetime) -> None:
+        self._config, self._metered, self._as_of = config, metered, as_of
+        self.books: Path = config.ledger / FOLDER
+        self.closed = shelf(self.books)
+        self.open_period = open_period(config, metered, self.closed)
+        self._findings: list[Finding] = []
+        self._entries: list[Entry] | None = None
+
+    @property
+    def entries(self) -> list[Entry]:
+        """What is booked in periods that are open."""
+        if self._entries is None:
+            done = {book.period for book in self.closed}
+            booked = [e for e in journal(self.books) if e.period not in done]
+            late: list[Entry] = []
+            if self.closed and self.open_period is not None:
+                late, self._findings = late_entries(self.closed, self._metered, self._config, self.open_period)
+            self._entries = [*late, *booked]
+        return self._entries
+
+    def of(self, period: Period) -> Reckoned:
+        """Return what a period comes to. Entries count in any period that holds the whole month they are booked in."""
+        for book in self.closed:
+            if period_of(book) == period:
+                return of_book(book)
+        months = local_months(period.start, period.end, self._config.timezone)
+        inside = {name(m, self._config) for m in months if period.start <= m.start and m.end <= period.end}
+        entries = [e for e in self.entries if e.period in inside]
+        booked = [e for book in self.closed if book.period in inside for e in book.entries]
+        findings = [*self._metered.findings, *(self._findings if self.open_period in inside else [])]
+        rated = rate(self._metered, self._config, within_of(period))
+        report = make_report(
+            rated,
+            self._config,
+            period,
+            [*findings, *rated.findings],
+            self._as_of,
+            adjustments=sums([*booked, *entries]),
+        )
+        return Reckoned(self._config, rated, report, [*booked, *entries], findings)
+
+
+def of_book(book: ClosedBook) -> Reckoned:
+    """Return a closed period: rated by what was metered and configured then; its report is the one that was kept."""
+    config, metered = book.config, book.metered()
+    rated = rate(metered, config, within_of(period_of(book)))
+    return Reckoned(config, rated, book.report, book.entries, metered.findings, book)
+
+
+def sums(entries: Iterable[Entry]) -> dict[str, Decimal]:
+    """Return what entries come to by tenant."""
+    found: dict[str, Decimal] = defaultdict(Decimal)
+    for entry in entries:
+        found[entry.tenant] += entry.amount
+    return dict(found)
+
+
+def name(month: Period, config: Config) -> str:
+    """Return a local month as "2026-10"."""
+    return f"{month.start.astimezone(config.timezone):%Y-%m}"
+
+
+def open_period(config: Config, metered: Metered, closed: list[ClosedBook]) -> str | None:
+    """Return the month that comes to be closed next: after the last closed one, else the first with data."""
+    if closed:
+        end = period_of(closed[-1]).end
+        return name(local_months(end, end.replace(microsecond=1), config.timezone)[0], config)
+    if metered.span is None:
+        return None
+    start, end = (from_ms(t) for t in metered.span)
+    return name(local_months(start, end, config.timezone)[0], config)

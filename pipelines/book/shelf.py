@@ -1,0 +1,162 @@
+"""Closed periods as they stand on the shelf: a read-only folder each, and the chain that names them.
+
+``books/chain.jsonl`` holds one line per closed period. ``books/2026-10/`` holds ``manifest.json`` (every file with its
+hash), ``gpuledger.yaml`` as it was, the period's ``lease``, ``usage``, ``outage`` and ``finding`` tables,
+``entries.json``, ``report.json`` and ``statements/``.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from exporter.errors import LedgerError
+from pipelines.book import chain
+from pipelines.book.document import Statement
+from pipelines.book.entries import Entry
+from pipelines.book.journal import entry_from_json
+from pipelines.config import Config, load
+from pipelines.instants import to_ms
+from pipelines.metering import LEASE, OUTAGE, Metered
+from pipelines.periods import Period
+from pipelines.rating import clipped
+from pipelines.report import Report
+from pipelines.rollup import USAGE
+from pipelines.tables import Finding
+
+FOLDER: Final = "books"
+CHAIN: Final = "chain.jsonl"
+MANIFEST: Final = "manifest.json"
+CONFIG: Final = "gpuledger.yaml"
+FINDING: Final[dict[str, pl.DataType]] = {"code": pl.String(), "count": pl.Int64(), "detail": pl.String()}
+TABLES: Final[Mapping[str, dict[str, pl.DataType]]] = {
+    "lease": LEASE,
+    "usage": USAGE,
+    "outage": OUTAGE,
+    "finding": FINDING,
+}
+
+
+@dataclass(frozen=True)
+class ClosedBook:
+    """One closed period on the shelf; nothing of it is read before it is asked for."""
+
+    folder: Path
+    period: str
+    line: Mapping[str, Any]
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What it holds, and by what it was closed."""
+        return dict(json.loads(self._bytes(MANIFEST)))
+
+    @property
+    def config(self) -> Config:
+        """The configuration that it was closed with."""
+        return load(self.folder / CONFIG)
+
+    @property
+    def report(self) -> Report:
+        """Its report."""
+        return Report.model_validate_json(self._bytes("report.json"))
+
+    @property
+    def entries(self) -> list[Entry]:
+        """What was booked in it."""
+        return [entry_from_json(e) for e in json.loads(self._bytes("entries.json"))]
+
+    @property
+    def numbers(self) -> dict[str, str]:
+        """Statement number by tenant."""
+        return {s["tenant"]: s["number"] for s in self.manifest["statements"]}
+
+    def statement(self, tenant: str) -> Statement:
+        """Return a tenant's statement."""
+        return Statement.model_validate_json(self._bytes(f"statements/{tenant}.json"))
+
+    def stored(self, tenant: str, format_: str) -> bytes | None:
+        """Return a statement's very bytes in a format that it was closed with; None: another format."""
+        try:
+            return (self.folder / "statements" / f"{tenant}.{format_}").read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def metered(self) -> Metered:
+        """Return who held what, as it was known when it was closed."""
+        tables = {name: pl.read_parquet(self.folder / f"{name}.parquet") for name in TABLES}
+        rows = {name: t.select(pl.col(c).cast(d) for c, d in TABLES[name].items()) for name, t in tables.items()}
+        period = self.report.period
+        return Metered(
+            rows["lease"],
+            rows["usage"],
+            rows["outage"],
+            [Finding(*row) for row in rows["finding"].iter_rows()],
+            (to_ms(period.from_), to_ms(period.to)),
+        )
+
+    def _bytes(self, name: str) -> bytes:
+        try:
+            return (self.folder / name).read_bytes()
+        except OSError as error:
+            raise LedgerError(
+                f"{self.folder / name}: can't be read: {error.strerror}; restore it from a backup"
+            ) from None
+
+
+def shelf(books: Path) -> list[ClosedBook]:
+    """Return the closed periods in the order in which they were closed.
+
+    Raises:
+        LedgerError: the chain was changed.
+    """
+    return [ClosedBook(books / line["period"], line["period"], line) for line in chain.lines(books / CHAIN)]
+
+
+def part_of(metered: Metered, period: Period) -> Metered:
+    """Return the part of what was metered that a period is rated by."""
+    within = to_ms(period.start), to_ms(period.end)
+    usage = clipped(metered.usage, within).sort(pl.all())
+    leases = metered.leases.filter(pl.col("id").is_in(usage["lease"].drop_nulls().unique().implode()))
+    overlaps = (pl.col("start") < within[1]) & (pl.col("end") > within[0])
+    return Metered(leases.sort("id"), usage, metered.outages.filter(overlaps), metered.findings, within)
+
+
+def digest(metered: Metered) -> str:
+    """Return a hash of usage and outages: equal ones are rated equally under one configuration.
+
+    Another release of polars may give another: what was closed is then only rated once more, to no difference.
+    """
+    hashes = (frame.hash_rows(seed=0).to_numpy().tobytes() for frame in (metered.usage, metered.outages))
+    return chain.sha256(b"|".join(hashes))
+
+
+def period_of(book: ClosedBook) -> Period:
+    """Return a closed period's bounds."""
+    period = book.report.period
+    return Period(period.from_, period.to)
+
+
+def recover(books: Path) -> None:
+    """Finish a closing that was interrupted after its line was written; drop one interrupted before.
+
+    The caller holds the ledger.
+    """
+    closed = {line["period"]: line["manifest"] for line in chain.lines(books / CHAIN)}
+    for draft in books.glob(".*.draft"):
+        period = draft.name.removeprefix(".").removesuffix(".draft")
+        manifest = draft / MANIFEST
+        if (
+            period in closed
+            and not (books / period).exists()
+            and manifest.is_file()
+            and chain.sha256(manifest.read_bytes()) == closed[period]
+        ):
+            draft.rename(books / period)
+        else:
+            shutil.rmtree(draft)
