@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -47,10 +48,16 @@ def write(folder: Path, samples: pl.DataFrame) -> list[Part]:
     dated = samples.with_columns(day=pl.col("time").dt.date())
     for cluster, day in dated.select("cluster", "day").unique().sort("cluster", "day").iter_rows():
         rows = dated.filter((pl.col("cluster") == cluster) & (pl.col("day") == day)).drop("day")
-        relative = f"cluster={quote(cluster, safe='')}/day={day}"
+        relative = f"cluster={_folder_name(cluster)}/day={day}"
         path = _write_part(folder, relative, rows.sort(ORDER, nulls_last=False, maintain_order=True))
         parts.append(Part(cluster, day, path, rows.height))
     return parts
+
+
+def _folder_name(cluster: str) -> str:
+    """Return a name that every file system takes: at most 255 bytes, and no way out of the lake."""
+    name = quote(cluster, safe="")
+    return name if len(name) <= 200 else f"{name[:180]}-{hashlib.sha256(cluster.encode()).hexdigest()[:16]}"
 
 
 def _write_part(folder: Path, relative: str, rows: pl.DataFrame) -> str:
@@ -65,7 +72,8 @@ def _write_part(folder: Path, relative: str, rows: pl.DataFrame) -> str:
         final = target / f"{name}.parquet"
         temporary.replace(final)
     except (OSError, pl.exceptions.PolarsError) as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         if isinstance(error, pl.exceptions.PolarsError) and shutil.disk_usage(folder).free < rows.estimated_size():
             reason = os.strerror(errno.ENOSPC)  # polars doesn't say
