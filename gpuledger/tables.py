@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from decimal import ROUND_FLOOR, Decimal
 
 RULE = "─"
+# Control characters, and marks that turn the direction in which text is shown.
+_STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def spread(parts: Sequence[float], *, places: int = 1, fixed: Collection[int] = ()) -> tuple[list[str], str]:
@@ -49,6 +52,6 @@ def align(rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,), gap: i
 
 
 def shorten(text: str, width: int) -> str:
-    """``text`` on one line of at most ``width`` characters."""
-    line = " ".join(text.split())
+    """``text`` on one line of at most ``width`` characters, without what would steer a terminal."""
+    line = _STEERING.sub("\ufffd", " ".join(text.split()))
     return line if len(line) <= width else line[: max(width - 1, 0)].rstrip() + "…"
