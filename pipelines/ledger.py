@@ -31,6 +31,17 @@ WHERE NOT (i.configured AND i.kind IN ('allocations', 'inventory'))
    )
 """
 
+# Identifiers and conditions below are this module's own constants; nothing of the input is in a query.
+_ACCOUNTING: Final = f"""
+-- grain: node that a scheduler's accounting speaks for, and from when to when
+SELECT DISTINCT * EXCLUDE (import_id) FROM accounting WHERE import_id IN ({_ACTIVE_IMPORTS}) ORDER BY ALL
+"""  # noqa: S608
+
+_INVENTORY: Final = f"""
+-- grain: row of an inventory
+SELECT * EXCLUDE (import_id) FROM inventory WHERE import_id IN ({_ACTIVE_IMPORTS}) ORDER BY ALL
+"""  # noqa: S608
+
 _RECORDS: Final = f"""
 -- grain: run of a workload on one GPU model; equal rows of several imports are one
 WITH active AS ({_ACTIVE_IMPORTS}),
@@ -48,7 +59,7 @@ runs AS (
     ) = 1
 )
 SELECT * FROM runs ORDER BY "start", workload, model, device, "end", tenant, class
-"""
+"""  # noqa: S608
 
 
 @dataclass(frozen=True)
@@ -121,11 +132,13 @@ class Ledger:
             )
             for part in parts:
                 con.execute(
-                    "INSERT INTO lake_part VALUES (?, ?, ?, ?, ?)", [entry.id, part.cluster, part.day, part.path, part.rows]
+                    "INSERT INTO lake_part VALUES (?, ?, ?, ?, ?)",
+                    [entry.id, part.cluster, part.day, part.path, part.rows],
                 )
             for finding in entry.batch.findings:
                 con.execute(
-                    "INSERT INTO import_finding VALUES (?, ?, ?, ?)", [entry.id, finding.code, finding.count, finding.detail]
+                    "INSERT INTO import_finding VALUES (?, ?, ?, ?)",
+                    [entry.id, finding.code, finding.count, finding.detail],
                 )
             self._insert("record", _numbered(entry.batch.records, RECORD), entry.id)
             self._insert("accounting", entry.batch.accounting, entry.id)
@@ -153,11 +166,11 @@ class Ledger:
             samples=lake.read(self.folder / LAKE_NAME, paths),
             records=self._table(_RECORDS, RECORD),
             accounting=self._table(
-                f"SELECT DISTINCT * EXCLUDE (import_id) FROM accounting WHERE import_id IN ({_ACTIVE_IMPORTS}) ORDER BY ALL",  # noqa: S608
+                _ACCOUNTING,
                 ACCOUNTING,
             ),
             inventory=self._table(
-                f"SELECT * EXCLUDE (import_id) FROM inventory WHERE import_id IN ({_ACTIVE_IMPORTS}) ORDER BY ALL",  # noqa: S608
+                _INVENTORY,
                 INVENTORY,
             ),
         )

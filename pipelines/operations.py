@@ -181,7 +181,7 @@ def _window(config: Config, start: datetime | None, end: datetime | None) -> Int
 
 
 def _file_source(config: Config, kind: str, path: Path, like: Source | None) -> Source:
-    options = {"cluster": like.cluster} if like and like.cluster else {}
+    options: dict[str, object] = {"cluster": like.cluster} if like and like.cluster else {}
     if like and kind == "sacct":
         options |= {k: v for k, v in (("fields", like.fields), ("timezone", like.timezone)) if v}
     try:
