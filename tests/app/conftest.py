@@ -16,6 +16,8 @@ from streamlit.util import calc_hash
 
 from pipelines.config import load
 from pipelines.operations import run_once
+from tests.app.serving import CHROMIUM, FLAGS
+from tests.programs import why_missing
 
 SCRIPT: Final = "<script>window.hostile = 1</script>"
 MARKDOWN: Final = "**bold** [link](javascript:window.hostile=1) :red[x] $y$ :material/home: # _z_ `c`"
@@ -45,6 +47,13 @@ CONFIG: Final[dict[str, Any]] = {
     "overheads": [{"name": "storage", "monthly": "100.00"}],
     "idle": {"policy": "proportional"},
 }
+GRANTS: Final = [
+    {"group": "gpu-operators", "role": "operator"},
+    {"group": "finance", "role": "finance"},
+    {"group": "team-vision", "tenants": ["vision"]},
+    {"user": "both@*", "tenants": ["vision", "speech"]},
+]
+OIDC: Final = {"sign_in": "oidc", "secrets_file": "oidc.toml", "grants": GRANTS}
 MODELS: Final = ("NVIDIA H100 80GB HBM3", f"H100 {IMAGE}")
 DEVICES: Final = tuple(f"GPU-0000000{n}-0000-0000-0000-000000000000" for n in range(5))
 NODES: Final = ("node-1", SCRIPT, MARKDOWN, RIGHT_TO_LEFT, LONG)
@@ -98,6 +107,14 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A published ledger whose app asks for a sign-in."""
+    path = write(tmp_path_factory.mktemp("guarded"), access=OIDC)
+    run_once(load(path))
+    return path
+
+
 @pytest.fixture(autouse=True)
 def _on_loopback() -> Iterator[None]:
     """The app checks where its server listens; a script run by a test has no server."""
@@ -105,6 +122,18 @@ def _on_loopback() -> Iterator[None]:
     streamlit_config.set_option("server.address", "127.0.0.1")
     yield
     streamlit_config.set_option("server.address", before)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+    if missing := why_missing("chromium"):
+        pytest.skip(missing)
+    with api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
 
 
 def opened(

@@ -12,20 +12,12 @@ from streamlit import config as streamlit_config
 from app import sign_in
 from app.sign_in import NotAllowedError, NotSignedInError, Viewer
 from app.views import PAGES
-from pipelines.config import Access, load
-from pipelines.operations import run_once
-from tests.app.conftest import opened, shown, write
+from pipelines.config import Access
+from tests.app.conftest import GRANTS, OIDC, opened, shown
 from tests.app.test_ledger_files import files_open
 
 NOW: Final = datetime(2026, 11, 30, tzinfo=UTC)
 LATER: Final = NOW.timestamp() + 3600
-GRANTS: Final = [
-    {"group": "gpu-operators", "role": "operator"},
-    {"group": "finance", "role": "finance"},
-    {"group": "team-vision", "tenants": ["vision"]},
-    {"user": "both@*", "tenants": ["vision", "speech"]},
-]
-OIDC: Final = {"sign_in": "oidc", "secrets_file": "oidc.toml", "grants": GRANTS}
 PROXY: Final = {"sign_in": "proxy", "proxy": {"secret_env": "PROXY_SECRET"}, "grants": GRANTS}
 
 
@@ -117,14 +109,6 @@ def test_without_a_sign_in_nothing_is_shown_beyond_loopback(published: Path, mon
     app = opened(monkeypatch, published)
     assert "loopback only" in app.error[0].value
     assert not app.metric
-
-
-@pytest.fixture(scope="session")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A published ledger whose app asks for a sign-in."""
-    path = write(tmp_path_factory.mktemp("guarded"), access=OIDC)
-    run_once(load(path))
-    return path
 
 
 def opened_as(
