@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
@@ -34,6 +34,7 @@ from pipelines.config_scalars import (
     Text,
     Zone,
     fault,
+    zone_names,
 )
 from pipelines.config_section import Dated, Section
 from pipelines.config_source import Kind, Source
@@ -432,4 +433,4 @@ def speaks_for(rate: Rate, reservation: Reservation) -> bool:
 def _zone_of(content: dict[str, Any]) -> ZoneInfo:
     # Needed before the models are made; a wrong zone is reported by its own field.
     name = content.get("timezone")
-    return ZoneInfo(name) if isinstance(name, str) and name in available_timezones() else UTC_ZONE
+    return ZoneInfo(name) if isinstance(name, str) and name in zone_names() else UTC_ZONE

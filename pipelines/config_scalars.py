@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from typing import Annotated, Any, Final
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -104,10 +105,16 @@ def _day(value: Any) -> date:
         raise fault(f"{_shown(value)} is no day", "write it as 2026-11-03") from None
 
 
+@cache
+def zone_names() -> frozenset[str]:
+    """Return the names of all time zones; finding them walks the whole zone database, so it is done once."""
+    return frozenset(available_timezones())
+
+
 def _zone(value: Any) -> ZoneInfo:
     if isinstance(value, ZoneInfo):
         return value
-    known = available_timezones()
+    known = zone_names()
     if isinstance(value, str) and value in known:
         return ZoneInfo(value)
     near = difflib.get_close_matches(str(value), known, n=1)
