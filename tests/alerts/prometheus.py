@@ -51,7 +51,7 @@ class Prometheus:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        self.close()
 
     def start(self) -> None:
         """Start, and wait until it is ready."""
@@ -87,6 +87,11 @@ class Prometheus:
             self._process.terminate()
             self._process.wait()
             self._process = None
+
+    def close(self) -> None:
+        """End the server for good."""
+        self.stop()
+        self._client.close()
 
     def fill(self, text: Path) -> None:
         """Add blocks from OpenMetrics text, and start over so that they are seen."""
@@ -148,6 +153,20 @@ def record_past(server: Prometheus, rules: Sequence[Mapping[str, Any]], span: Sp
             server.fill(text)
         text.unlink()
     return count
+
+
+def record_instant(server: Prometheus, rules: Sequence[Mapping[str, Any]], at: float, folder: Path) -> None:
+    """Store what rules would have recorded at one time, for those that a range query can't be asked for."""
+    text = folder / "instant.om"
+    with text.open("w", encoding="utf-8") as file:
+        for rule in rules:
+            for found in server.query(rule["expr"], at):
+                named = {k: v for k, v in found["metric"].items() if k != "__name__"} | dict(rule.get("labels", {}))
+                inside = ",".join(f'{name}="{value}"' for name, value in sorted(named.items()))
+                file.write(f"{rule['record']}{{{inside}}} {found['value'][1]} {at}\n")
+        file.write("# EOF\n")
+    server.fill(text)
+    text.unlink()
 
 
 def layers(rules: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
