@@ -46,7 +46,7 @@ def signed_in(browser: Any, server: Server, provider: Any, *groups: str) -> Visi
     visit.open("")
     assert visit.title() == "GPULedger"
     visit.page.get_by_role("button", name="Sign in").click()
-    visit.page.wait_for_selector('[data-testid="stMain"] h1:not(:text-is("GPULedger"))')
+    visit.page.wait_for_selector('[data-testid="stMain"] h1:not(:has-text("GPULedger"))')
     visit.settle()
     return visit
 
@@ -60,7 +60,7 @@ def test_a_member_signs_in_and_no_other_tenant_s_file_is_open(browser: Any, serv
     assert {name.rpartition("-")[0] for name in server.files_open()} == {"tenant-vision"}
     visit.open("")
     visit.page.get_by_role("button", name="Sign out").click()
-    visit.page.wait_for_selector("h1:text-is('GPULedger')")
+    visit.page.wait_for_selector("h1:has-text('GPULedger')")
 
 
 def test_an_operator_signs_in_and_sees_the_fleet(browser: Any, server: Server, provider: Any) -> None:
