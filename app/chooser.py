@@ -11,12 +11,13 @@ from app.ledger_files import LedgerFiles, Reader
 from app.scope import Contents, Month, Scope, contents, month_to_open
 from app.sign_in import Viewer
 from exporter.errors import LedgerError
+from pipelines.config import Config
 
 ALL: Final = "all"
 NONE: Final = "none"
 
 
-def choose(files: LedgerFiles, who: Viewer) -> Scope:
+def choose(config: Config, files: LedgerFiles, who: Viewer) -> Scope:
     """Draw the controls and return what they choose.
 
     Raises:
@@ -34,7 +35,7 @@ def choose(files: LedgerFiles, who: Viewer) -> Scope:
     with other_at:
         other = _other(known, month)
     whole_fleet = who.tenants is None
-    return Scope(reader, whole_fleet, known.currency, known.zone, as_of, month, other, tenant, known.tenants)
+    return Scope(config, reader, whole_fleet, known.currency, known.zone, as_of, month, other, tenant, known.tenants)
 
 
 def _any(files: LedgerFiles) -> tuple[Reader, str | None]:

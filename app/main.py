@@ -52,7 +52,7 @@ def main() -> None:
             if whole_fleet or not page.of_fleet
         ]
         page = st.navigation(pages)
-        st.session_state["scope"] = scope = chooser.choose(files, who)
+        st.session_state["scope"] = scope = chooser.choose(config, files, who)
     except GpuLedgerError as error:
         st.title("Nothing to show")
         st.error(words.sentence(str(error)), icon=":material/error:")

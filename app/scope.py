@@ -10,6 +10,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from app.ledger_files import Reader
+from pipelines.config import Config
 from pipelines.instants import from_ms
 
 YOUNG: Final = timedelta(days=3)
@@ -60,12 +61,14 @@ class Scope:
     """What a page is about.
 
     Attributes:
+        config: as it is now; for where the ledger is, never for prices.
         reader: the file that it reads, and no other.
         whole_fleet: whether that is the operator's file; else it is one tenant's.
         tenant: whose rows; None: the whole fleet.
         tenants: those in the file, by id, in file order.
     """
 
+    config: Config
     reader: Reader
     whole_fleet: bool
     currency: str

@@ -57,7 +57,7 @@ def sums(
     heads: Sequence[Cell | str],
     rows: Iterable[Sequence[Cell | str]],
     *,
-    total: Sequence[str] | None = None,
+    total: Sequence[Cell | str] | None = None,
     caption: str = "",
 ) -> None:
     """Draw a table: the first column names the row; of the others a `Cell` is text, a string is a number.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from app.views import allocations, cost, coverage, health, idle, overview
+from app.views import allocations, cost, coverage, health, idle, overview, statements
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ PAGES: Final = (
     Page("Cost", ":material/payments:", "cost", cost.show),
     Page("Idle and reclaimable", ":material/bedtime:", "idle", idle.show),
     Page("Allocations", ":material/view_timeline:", "allocations", allocations.show),
+    Page("Statements", ":material/receipt_long:", "statements", statements.show),
     Page("Health", ":material/ecg_heart:", "health", health.show, of_fleet=True),
     Page("Data", ":material/fact_check:", "data", coverage.show),
 )

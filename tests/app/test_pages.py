@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from app.views import PAGES
+from pipelines.book.closing import close
+from pipelines.config import load
+from pipelines.operations import report
 from tests.app.conftest import HOSTILE, opened, shown
 
 PATHS: Final = [page.path for page in PAGES]
@@ -101,3 +106,22 @@ def test_a_workload_opens_down_to_its_leases(published: Path, monkeypatch: pytes
     app = opened(monkeypatch, published, "cost", tenant="secret", workload="secret-job")
     assert app.title[0].value == r"November 2026: secret\-job cost USD 2,307\.20"
     assert str(app.dataframe[0].value["amount"].sum()).startswith("2307.2")
+
+
+def test_a_statement_is_the_report_s_to_the_cent(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(monkeypatch, published, "statements", tenant="secret")
+    total = report(load(published), period="2026-11", tenant="secret").tenants[0].charges.total
+    assert app.title[0].value.endswith(f"Secret Project, USD {float(total):,.2f}".replace(".", r"\."))
+    assert [button.label for button in app.get("download_button")] == ["PDF", "Excel", "CSV", "JSON"]
+
+
+def test_a_closed_month_hands_out_what_was_closed(
+    tmp_path: Path, published: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "ledger"
+    shutil.copytree(published.parent, folder)
+    config = load(folder / published.name)
+    close(config, "2026-10", now=datetime(2026, 12, 15, tzinfo=UTC), by="test")
+    app = opened(monkeypatch, config.path, "statements", tenant="secret", month="2026-10")
+    assert "Closed as **" in app.markdown[0].value
+    assert "The month is closed" in opened(monkeypatch, config.path, "statements", month="2026-10").markdown[0].value

@@ -16,12 +16,13 @@ from pipelines.operations import report
 
 
 def scope_of(config: Path, tenant: str | None, month: str) -> Scope:
-    files = LedgerFiles(load(config).ledger)
+    loaded = load(config)
+    files = LedgerFiles(loaded.ledger)
     reader = files.fleet()
     known = contents(reader, whole_fleet=True)
     chosen = next(m for m in known.months if m.name == month)
     as_of = files.publication().as_of
-    return Scope(reader, True, known.currency, known.zone, as_of, chosen, None, tenant, known.tenants)
+    return Scope(loaded, reader, True, known.currency, known.zone, as_of, chosen, None, tenant, known.tenants)
 
 
 @pytest.mark.parametrize("month", ["2026-10", "2026-11"])
