@@ -1,7 +1,7 @@
 """Alertmanager's configuration: who is told what, what goes in one message, what is held back.
 
-Each receiver's address is in a file of its own, ``/etc/alertmanager/secrets/NAME.url``: an incoming webhook of Slack, or
-of anything that takes its format (Mattermost, Rocket.Chat, Zulip). The address is the secret, so it is never in here.
+Each receiver's address is in a file of its own, ``/etc/alertmanager/secrets/NAME.url``: an incoming webhook of Slack,
+or of anything that takes its format (Mattermost, Rocket.Chat). The address is the secret, so it is never in here.
 """
 
 from __future__ import annotations

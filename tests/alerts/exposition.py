@@ -1,16 +1,19 @@
-"""The simulated fleet as exporters would have exposed it: OpenMetrics text under our names, or under dcgm-exporter's."""
+"""The simulated fleet as exporters would have exposed it, as OpenMetrics text: our names, or dcgm-exporter's."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Final
+from zoneinfo import ZoneInfo
 
 import polars as pl
 
 from exporter.catalog import BY_KEY, Metric
 from pipelines.simulate.signals import METRICS
+from pipelines.simulate.terms import TIMEZONE
 
 BLANK: Final = 9223372036854775794
 """What dcgm-exporter shows where DCGM has no value."""
@@ -74,13 +77,8 @@ def _device_labels(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select("seconds", "value", **{f"l_{name}": column for name, column in named.items()})
 
 
-def _ownership(file: IO[str], samples: pl.DataFrame, accounts: Mapping[str, Mapping[str, str]]) -> int:
-    held = samples.filter(_is_holder()).with_columns(
-        *(
-            pl.col("job").replace_strict({job: row[field] for job, row in accounts.items()}, default=None).alias(field)
-            for field in ("account", "partition", "qos", "user")
-        )
-    )
+def _ownership(file: IO[str], samples: pl.DataFrame, accounts: pl.DataFrame) -> int:
+    held = pl.concat([samples.filter(_is_pod()), _jobs(samples, accounts)], how="diagonal")
     unit = (*_UNIT, "cluster", "seconds")
     holders = held.with_columns(value=1.0 / pl.len().over("device", "instance", "seconds"))
     labels = {f"label_{name}": pl.col(name) for name in ("namespace", "pod", "account", "partition", "qos", "user")}
@@ -93,16 +91,44 @@ def _ownership(file: IO[str], samples: pl.DataFrame, accounts: Mapping[str, Mapp
     return count + _lines(file, "gpuledger_unowned_share_ratio", _device_labels(free))
 
 
-def _is_holder() -> pl.Expr:
+def _jobs(samples: pl.DataFrame, accounts: pl.DataFrame) -> pl.DataFrame:
+    """Rows of the devices of jobs, from start to end: our exporter asks Slurm itself, the samples' labels lag."""
+    devices = (
+        samples.filter(pl.col("job").is_not_null()).group_by("job", "device").agg(pl.col("seconds").min().alias("seen"))
+    )
+    spans = devices.join(accounts, on="job").with_columns(
+        # A local time that the clock showed twice is the earlier one, unless that is an hour before the first sample.
+        start=pl.col("start") + pl.when(pl.col("seen") - pl.col("start") >= 3600).then(3600).otherwise(0)
+    )
+    rows = samples.drop("job").join(spans, on="device")
+    return rows.filter(
+        (pl.col("seconds") >= pl.col("start")) & (pl.col("seconds") < pl.col("start") + pl.col("elapsed"))
+    ).drop("start", "elapsed", "seen")
+
+
+def _is_pod() -> pl.Expr:
     exporter = pl.col("pod").fill_null("").str.contains("dcgm-exporter")
-    return (pl.col("pod").is_not_null() & ~exporter) | pl.col("job").is_not_null()
+    return pl.col("pod").is_not_null() & ~exporter
 
 
-def _accounts(folder: Path) -> dict[str, dict[str, str]]:
+def _is_holder() -> pl.Expr:
+    return _is_pod() | pl.col("job").is_not_null()
+
+
+def _accounts(folder: Path) -> pl.DataFrame:
+    """Who ran each job, when it began (Unix seconds) and how long it ran."""
     with (folder / "sacct.txt").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file, delimiter="|") if row["User"]]
-    fields = {"account": "Account", "partition": "Partition", "qos": "QOS", "user": "User"}
-    return {row["JobID"]: {name: row[column] for name, column in fields.items()} for row in rows}
+    zone = ZoneInfo(TIMEZONE)
+    return pl.DataFrame({
+        "job": [row["JobID"] for row in rows],
+        "account": [row["Account"] for row in rows],
+        "partition": [row["Partition"] for row in rows],
+        "qos": [row["QOS"] for row in rows],
+        "user": [row["User"] for row in rows],
+        "start": [datetime.fromisoformat(row["Start"]).replace(tzinfo=zone).timestamp() for row in rows],
+        "elapsed": [int(row["ElapsedRaw"]) for row in rows],
+    }).unique("job", keep="last", maintain_order=True)  # fmt: skip
 
 
 def _states(file: IO[str], samples: pl.DataFrame) -> int:

@@ -170,21 +170,17 @@ def record_instant(server: Prometheus, rules: Sequence[Mapping[str, Any]], at: f
 
 
 def layers(rules: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """Rules by how many others stand between them and the raw series; one record's rules stand together."""
+    """Rules by how many others stand between them and the raw series; a later one of a record is never lower."""
     names = list(dict.fromkeys(rule["record"] for rule in rules))
     depth: dict[str, int] = {}
-    for place, rule in enumerate(rules):
-        read = [other for other in names if other != rule["record"] and reads(rule["expr"], other)]
-        below = 1 + max((depth[other] for other in read if other in depth), default=-1)
-        # A record may be read by a later rule of itself (classes): what comes later in the chain is never lower.
-        own = [depth[rule["record"]] + 1] if rule["record"] in depth and reads(rule["expr"], rule["record"]) else []
-        depth[rule["record"]] = max([below, depth.get(rule["record"], 0), *own])
-        rules[place].setdefault("_depth", depth[rule["record"]])  # type: ignore[attr-defined]
     found: list[list[Mapping[str, Any]]] = []
     for rule in rules:
-        while len(found) <= rule["_depth"]:
+        record, expr = rule["record"], rule["expr"]
+        below = [depth[name] + 1 for name in names if name in depth and reads(expr, name)]
+        depth[record] = max([0, depth.get(record, 0), *below])
+        while len(found) <= depth[record]:
             found.append([])
-        found[rule["_depth"]].append(rule)
+        found[depth[record]].append(rule)
     return found
 
 

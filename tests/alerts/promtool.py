@@ -56,19 +56,22 @@ def rule_of(alert: str) -> dict[str, Any]:
     return rule
 
 
-def run(cases: Sequence[Case], alert: Mapping[str, Any], folder: Path, *, until: int | None = None) -> str:
-    """What promtool says is wrong with the cases under this form of their alert's rule; "" where all hold.
+def run(cases: Sequence[Case], alert: Mapping[str, Any], folder: Path) -> str:
+    """What promtool says is wrong with the cases under this form of their alert's rule; "" where all hold."""
+    return "".join(_run(list(alike), _resting_on(alert, given), folder) for given, alike in _alike(cases))
 
-    Args:
-        until: leave off after so many runs that found something.
-    """
-    said: list[str] = []
-    # Those that state more take less reckoning: they come first.
-    for given, alike in groupby(sorted(cases, key=_given, reverse=True), key=_given):
-        said += filter(None, [_run(list(alike), _resting_on(alert, given), folder)])
-        if len(said) == until:
-            break
-    return "".join(said)
+
+def noticed(cases: Sequence[Case], alert: Mapping[str, Any], folder: Path) -> bool:
+    """Whether any case fails under this form of the rule; one case a time, since the first mostly does."""
+    rules = {given: _resting_on(alert, given) for given, _ in _alike(cases)}
+    # Those that state more take less reckoning, and those that fire say more.
+    ordered = sorted(cases, key=lambda case: (not _given(case), not any(case.firing.values())))
+    first, others = ordered[:2], ordered[2:]
+    return any(_run([case], rules[_given(case)], folder) for case in first) or run(others, alert, folder) != ""
+
+
+def _alike(cases: Sequence[Case]) -> list[tuple[tuple[str, ...], list[Case]]]:
+    return [(given, list(alike)) for given, alike in groupby(sorted(cases, key=_given), key=_given)]
 
 
 def _given(case: Case) -> tuple[str, ...]:

@@ -32,6 +32,11 @@ def asked(query: str) -> tuple[str, str]:
     return found["query"], "workload"
 
 
+def escaped(value: str) -> str:
+    """A chosen value as Grafana puts it into a Prometheus regular expression."""
+    return re.sub(r"([\\^$*+?.()|{}\[\]'])", r"\\\\\1", value)
+
+
 def filled(expression: str, values: Mapping[str, str], *, minutes: int) -> str:
     """The expression with these variables; ``minutes`` is Grafana's rate interval."""
     for name, value in {

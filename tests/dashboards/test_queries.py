@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ from dashboards.boards import BOARDS
 from dashboards.build import model
 from pipelines.promql.lint import lint
 from tests.alerts.fleet import INTERVAL, MOST_SAMPLES, NOON, Fleet
-from tests.dashboards.queries import ALL, asked, expressions, filled, variables
+from tests.dashboards.queries import ALL, asked, escaped, expressions, filled, variables
 
 # A rate sees four scrapes of the simulated fleet, and one to spare.
 MINUTES: Final = 5 * INTERVAL // 60
@@ -84,7 +83,7 @@ class Asker:
         # Of a variable without All, Grafana takes the first value.
         for name in variables(board):
             if not next(v for v in board["templating"]["list"] if v["name"] == name).get("includeAll"):
-                self.everything[name] = re.escape(self.values[name][0])
+                self.everything[name] = escaped(self.values[name][0])
 
     def _found(self, query: str) -> set[str]:
         expression, label = asked(query)
@@ -120,7 +119,7 @@ def test_every_query_answers_with_all_and_with_each_value(make: Callable[[Contex
     for name, found in asker.values.items():
         seen: set[str] = set()
         for value in found[:MOST_VALUES]:
-            seen |= {where for where, count in asker.answers(**{name: re.escape(value)}) if count}
+            seen |= {where for where, count in asker.answers(**{name: escaped(value)}) if count}
         unseen = {where for where, _ in expressions(asker.board)} - seen - excused.keys()
         assert not unseen, f"empty for each value of ${name}"
 

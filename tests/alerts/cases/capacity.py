@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.alerts.cases.cards import A, H100, ON_A, held, ours
+from tests.alerts.cases.cards import H100, ON_A, A, held, ours
 from tests.alerts.promtool import Case
 
 WARNING = {"audience": "platform", "severity": "warning"}

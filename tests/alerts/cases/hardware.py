@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from alerts.hardware import codes_of
-from tests.alerts.cases.cards import A, B, DCGM_B, NEW_DCGM_B, ON_A, dcgm, held, ours
+from tests.alerts.cases.cards import DCGM_B, NEW_DCGM_B, ON_A, A, B, dcgm, held, ours
 from tests.alerts.promtool import Case
 
 PLATFORM = {"audience": "platform"}
@@ -238,7 +238,7 @@ def _missing() -> Iterator[Case]:
     )
     old = dcgm()
     new = {key.replace("UUID", 'exported_pod="p",UUID'): "_x29 40x60" for key in old}
-    handed_over = {key: "40x29 stale" for key in old} | new
+    handed_over = dict.fromkeys(old, "40x29 stale") | new
     yield Case("GpuNodeDown", "DCGM's: a new holder is no outage", handed_over, {29: [], 36: [], 50: []}, CRITICAL)
     yield Case("GpuMissing", "DCGM's: a new holder is no outage", handed_over, {29: [], 36: [], 50: []}, CRITICAL)
     two = dcgm() | {key.replace("GPU-b", "GPU-c").replace('"1"', '"2"'): "40x29 stale" for key in dcgm()}

@@ -23,6 +23,8 @@ _FAILED = 'gpuledger_pipeline_passes_total{result="failed"}'
 _HELD = 'device_tenant:held:gpus{uuid="GPU-x",tenant="unattributed"}'
 _CHECK = 'cluster:unit_check:ratio{check="energy"}'
 _ENERGY = {"check": "energy"}
+_JOULES, _WATTS = f"gpuledger_energy_joules_total{{{ON_A}}}", f"gpuledger_power_watts{{{ON_A}}}"
+_DRIVER, _ENGINE = f"gpuledger_gpu_util_ratio{{{ON_A}}}", f"gpuledger_engine_active_ratio{{{ON_A}}}"
 
 METERING = [
     Case("GpuExporterDown", "fires, resolves", {_UP: "1x9 0x30 1x30"}, {14: [], 16: [_DOWN], 41: []}, CRITICAL),
@@ -34,7 +36,8 @@ METERING = [
          {6: [NODE | {"job": "my-gpu_exporter"}]}, CRITICAL),
     Case("GpuExporterDown", "another job", {_UP.replace("gpuledger-exporter", "node"): "0x30"}, {10: []}, CRITICAL),
     Case("GpuExporterDown", "a host without a port", {_UP.replace(":9836", ""): "0x30"}, {6: [_DOWN]}, CRITICAL),
-    Case("GpuDriverUnavailable", "fires, resolves", {_BACKEND: "1x9 0x30 1x30"}, {13: [], 17: [NODE], 42: []}, CRITICAL),
+    Case("GpuDriverUnavailable", "fires, resolves", {_BACKEND: "1x9 0x30 1x30"}, {13: [], 17: [NODE], 42: []},
+         CRITICAL),
     Case("GpuDriverUnavailable", "first occurrence: never there", {_BACKEND: "0x30"}, {0: [], 2: [NODE]}, CRITICAL),
     Case("GpuDriverUnavailable", "one failed pass", {_BACKEND: "1x9 0 1x30"}, {10: [], 12: []}, CRITICAL),
     Case("GpuDriverUnavailable", "failed scrapes don't end it", {_BACKEND: "1x9 0x10 stale _x2 0x10"},
@@ -91,7 +94,8 @@ METERING = [
     Case("PipelineFailing", "three in an hour, resolves", {_FAILED: "0x20 1 2 3x100"}, {21: [], 30: [{}], 90: []},
          WARNING),
     Case("PipelineFailing", "two", {_FAILED: "0x20 1 2x100"}, {30: []}, WARNING),
-    Case("PipelineFailing", "first occurrence: from the first pass on", {_FAILED: "0+1x20"}, {2: [], 10: [{}]}, WARNING),
+    Case("PipelineFailing", "first occurrence: from the first pass on", {_FAILED: "0+1x20"}, {2: [], 10: [{}]},
+         WARNING),
     Case("PipelineFailing", "done ones don't count", {_FAILED.replace("failed", "done"): "0+1x60"}, {30: []}, WARNING),
     Case("PipelineFailing", "unknown", {_FAILED: "_x60"}, {30: []}, WARNING),
     Case("MetricUnitDrift", "too high: fires, resolves", {_CHECK: "1x9 21x60 1x60"}, {39: [], 41: [_ENERGY], 71: []},
@@ -101,12 +105,12 @@ METERING = [
     Case("MetricUnitDrift", "within, above", {_CHECK: "20x60"}, {40: []}, WARNING),
     Case("MetricUnitDrift", "unknown", {_CHECK: "_x60"}, {40: []}, WARNING),
     Case("MetricUnitDrift", "first occurrence: energy in mJ", {
-        **ours(), f"gpuledger_energy_joules_total{{{ON_A}}}": "0+24000000x80", f"gpuledger_power_watts{{{ON_A}}}": "400x80",
+        **ours(), _JOULES: "0+24000000x80", _WATTS: "400x80",
     }, {45: [_ENERGY]}, WARNING),
     Case("MetricUnitDrift", "energy as it should be", {
-        **ours(), f"gpuledger_energy_joules_total{{{ON_A}}}": "0+24000x80", f"gpuledger_power_watts{{{ON_A}}}": "400x80",
+        **ours(), _JOULES: "0+24000x80", _WATTS: "400x80",
     }, {45: []}, WARNING),
     Case("MetricUnitDrift", "the driver's utilisation as a ratio of a ratio", {
-        **ours(), f"gpuledger_gpu_util_ratio{{{ON_A}}}": "0.0095x80", f"gpuledger_engine_active_ratio{{{ON_A}}}": "0.9x80",
+        **ours(), _DRIVER: "0.0095x80", _ENGINE: "0.9x80",
     }, {45: [{"check": "utilisation"}]}, WARNING),
 ]  # fmt: skip
