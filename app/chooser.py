@@ -6,7 +6,7 @@ from typing import Final
 
 import streamlit as st
 
-from app import address
+from app import address, grafana
 from app.ledger_files import LedgerFiles, Reader
 from app.scope import Contents, Month, Scope, contents, month_to_open
 from app.sign_in import Viewer
@@ -25,11 +25,13 @@ def choose(config: Config, files: LedgerFiles, who: Viewer) -> Scope:
     """
     as_of = files.publication().as_of
     tenant_at, month_at, other_at = st.columns([2, 1, 1])
+    grafana.take_tenant()
     with tenant_at:
         reader, tenant = _own(files, who.tenants) if who.tenants is not None else _any(files)
     known = contents(reader, whole_fleet=who.tenants is None)
     if not known.months:
         raise LedgerError("the ledger holds no usage yet; check `sources` and run `gpuledger run --once`")
+    grafana.take_range(known.months, known.zone)
     with month_at:
         month = _month(known, month_to_open(known.months, as_of))
     with other_at:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import streamlit as st
+from streamlit.navigation.page import StreamlitPage
 
 from app import chooser, sign_in, tables, words
 from app.ledger_files import LedgerFiles
@@ -45,13 +46,7 @@ def main() -> None:
             st.navigation([lambda: None], position="hidden")
             sign_in.door(config.access, str(reason))
             st.stop()
-        whole_fleet = who.tenants is None
-        pages = [
-            st.Page(page.show, title=page.title, icon=page.icon, url_path=page.path)
-            for page in PAGES
-            if whole_fleet or not page.of_fleet
-        ]
-        page = st.navigation(pages)
+        page = st.navigation(_menu(whole_fleet=who.tenants is None))
         st.session_state["scope"] = scope = chooser.choose(config, files, who)
     except GpuLedgerError as error:
         st.title("Nothing to show")
@@ -61,6 +56,17 @@ def main() -> None:
     with st.sidebar:
         st.caption(f"As of {words.instant(scope.as_of, scope.zone)}. Months and days are local to that zone.")
         sign_in.sign_out(config.access, who)
+
+
+def _menu(*, whole_fleet: bool) -> list[StreamlitPage]:
+    shown = [page for page in PAGES if whole_fleet or not page.of_fleet]
+    named = [st.Page(page.show, title=page.title, icon=page.icon, url_path=page.path) for page in shown]
+    linked = [
+        st.Page(page.show, title=page.title, icon=page.icon, url_path=path, visibility="hidden")
+        for page in shown
+        for path in page.also
+    ]
+    return [*named, *linked]
 
 
 main()

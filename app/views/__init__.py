@@ -16,6 +16,7 @@ class Page:
     Attributes:
         show: draws the page.
         of_fleet: only for those who see the whole fleet.
+        also: other paths, which dashboards link to.
     """
 
     title: str
@@ -23,14 +24,15 @@ class Page:
     path: str
     show: Callable[[], None]
     of_fleet: bool = False
+    also: tuple[str, ...] = ()
 
 
 PAGES: Final = (
-    Page("Overview", ":material/dashboard:", "overview", overview.show),
-    Page("Cost", ":material/payments:", "cost", cost.show),
-    Page("Idle and reclaimable", ":material/bedtime:", "idle", idle.show),
-    Page("Allocations", ":material/view_timeline:", "allocations", allocations.show),
+    Page("Overview", ":material/dashboard:", "overview", overview.show, also=("tenant", "energy")),
+    Page("Cost", ":material/payments:", "cost", cost.show, also=("job",)),
+    Page("Idle and reclaimable", ":material/bedtime:", "idle", idle.show, also=("waste",)),
+    Page("Allocations", ":material/view_timeline:", "allocations", allocations.show, also=("capacity",)),
     Page("Statements", ":material/receipt_long:", "statements", statements.show),
     Page("Health", ":material/ecg_heart:", "health", health.show, of_fleet=True),
-    Page("Data", ":material/fact_check:", "data", coverage.show),
+    Page("Data", ":material/fact_check:", "data", coverage.show, also=("quality",)),
 )

@@ -125,3 +125,32 @@ def test_a_closed_month_hands_out_what_was_closed(
     app = opened(monkeypatch, config.path, "statements", tenant="secret", month="2026-10")
     assert "Closed as **" in app.markdown[0].value
     assert "The month is closed" in opened(monkeypatch, config.path, "statements", month="2026-10").markdown[0].value
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("cost", "October 2026: Secret Project pays"),
+        ("waste", "October 2026: USD"),
+        ("capacity", "5 Oct to 7 Oct 2026"),
+        ("tenant", "October 2026: Secret Project pays"),
+    ],
+)
+def test_a_link_from_grafana_opens_the_same_scope(
+    published: Path, monkeypatch: pytest.MonkeyPatch, path: str, said: str
+) -> None:
+    since, until = (int(datetime(2026, 10, day, 12, tzinfo=UTC).timestamp() * 1000) for day in (5, 8))
+    link = {"var-tenant": "secret", "from": str(since), "to": str(until)}
+    app = opened(monkeypatch, published, path, **link)
+    assert app.title[0].value.startswith(said)
+    assert app.query_params["tenant"] == "secret"
+    assert not {"var-tenant", "from", "to"} & set(app.query_params)
+
+
+@pytest.mark.parametrize(
+    "link", [{"from": "now-7d", "to": "now"}, {"from": "9" * 30, "to": "1"}, {"var-tenant": "$__all"}]
+)
+def test_a_link_that_says_nothing_here_opens_the_usual(
+    published: Path, monkeypatch: pytest.MonkeyPatch, link: dict[str, str]
+) -> None:
+    assert opened(monkeypatch, published, **link).title[0].value.startswith("November 2026: the fleet cost")
