@@ -158,12 +158,21 @@ CASES: Final = [
     Case(
         "prices are exact however large or small",
         Scene(
-            [*held(1, minutes=(0, 6000)), seen("GPU-z", (0, 6000), "bio/fold", model=A100)],
+            allocations=[
+                Allocation((0, 60), model="H100", tenant="astro", workload="w"),
+                Allocation((0, 60), model="A100", tenant="bio", workload="w"),
+                Allocation((0, 6000), model="L4", tenant="chem", workload="w"),
+            ],
             config={
-                "rates": [{"model": "*H100*", "on_demand": "100.0000000001"}, {"model": "*", "on_demand": "0.000277"}]
+                "tenants": [{"id": name} for name in ("astro", "bio", "chem")],
+                "rates": [
+                    {"model": "*H100*", "on_demand": "100.004999999999999999"},
+                    {"model": "*A100*", "on_demand": "100.005"},
+                    {"model": "*", "on_demand": "0.000277"},
+                ],
             },
         ),
-        {"tenants": [tenant("astro", usage="10000.00"), tenant("bio", usage="0.03")]},
+        {"tenants": [tenant("astro", usage="100.00"), tenant("bio", usage="100.01"), tenant("chem", usage="0.03")]},
     ),
     Case(
         "workloads are parts of their line to the cent",
