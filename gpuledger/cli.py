@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn, Protocol, cast
 
 from exporter.errors import GpuLedgerError
+from gpuledger.tables import one_line
 
 COMMANDS: Final = {
     "demo": "replay the demo fleet into a ledger of its own and show where the money went",
@@ -27,7 +28,10 @@ COMMANDS: Final = {
     "replay": "report on a folder of recordings, in a throw-away ledger",
     "report": "report from the configured ledger",
     "statement": "one tenant's statement as PDF, Excel, CSV or JSON",
+    "focus": "export a period as FOCUS, checked",
     "close": "close a month for good: checked, numbered and chained",
+    "adjust": "credit, reprice or reverse, booked in the open month",
+    "whatif": "the same usage under another configuration, as a difference per tenant",
     "verify": "prove that the book is as it was closed",
     "simulate": "make a simulated fleet with its ground truth, as a replay directory",
     "app": "serve the web app",
@@ -161,7 +165,7 @@ def _command_name(argv: list[str]) -> str | None:
 
 
 def _fail(message: str, status: int) -> int:
-    print("gpuledger: " + " ".join(message.split()), file=sys.stderr)
+    print(f"gpuledger: {one_line(message)}", file=sys.stderr)
     return status
 
 

@@ -51,7 +51,12 @@ def align(rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,), gap: i
     return lines
 
 
+def one_line(text: str) -> str:
+    """``text`` on one line, without what would steer a terminal."""
+    return _STEERING.sub("\ufffd", " ".join(text.split()))
+
+
 def shorten(text: str, width: int) -> str:
-    """``text`` on one line of at most ``width`` characters, without what would steer a terminal."""
-    line = _STEERING.sub("\ufffd", " ".join(text.split()))
+    """``text`` as `one_line` of at most ``width`` characters."""
+    line = one_line(text)
     return line if len(line) <= width else line[: max(width - 1, 0)].rstrip() + "…"

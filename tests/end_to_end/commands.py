@@ -10,6 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from gpuledger import cli
 from pipelines.config import load
 from pipelines.operations import report
 
@@ -40,14 +43,6 @@ def gpuledger(
     )
 
 
-def answer(*argv: object, **more: Any) -> dict[str, Any]:
-    """The JSON that a command prints; it must be all that it prints."""
-    done = gpuledger(*argv, **more)
-    assert (done.returncode, done.stderr) == (0, "")
-    parsed: dict[str, Any] = json.loads(done.stdout)
-    return parsed
-
-
 def failure(done: subprocess.CompletedProcess[str], status: int) -> str:
     """The one line that a failed command printed."""
     assert done.returncode == status, done.stderr
@@ -60,14 +55,31 @@ def failure(done: subprocess.CompletedProcess[str], status: int) -> str:
     return done.stderr.removeprefix("gpuledger: ").strip()
 
 
+def config_of(folder: Path) -> tuple[str, str]:
+    return "--config", str(folder / "gpuledger.yaml")
+
+
+def printed(capsys: pytest.CaptureFixture[str], *argv: object) -> str:
+    """What a command that works says, run in this process: a new one takes a second to start."""
+    capsys.readouterr()
+    assert cli.main([str(word) for word in argv]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: object, status: int = 1) -> str:
+    """The one line of a command that fails."""
+    capsys.readouterr()
+    done = cli.main([str(word) for word in argv])
+    return failure(subprocess.CompletedProcess("gpuledger", done, *capsys.readouterr()), status)
+
+
 def reported(folder: Path) -> dict[str, Any]:
     """What the ledger of a folder reports, apart from when that was: the same text for the same ledger."""
-    return timeless(json.loads(report(load(folder / "gpuledger.yaml")).to_json()))
-
-
-def timeless(found: dict[str, Any]) -> dict[str, Any]:
-    """A report without the time at which it was made."""
-    return {key: value for key, value in found.items() if key != "as_of"}
+    found: dict[str, Any] = json.loads(report(load(folder / "gpuledger.yaml")).to_json())
+    del found["as_of"]
+    return found
 
 
 def findings(found: Mapping[str, Any]) -> dict[str, int]:

@@ -57,10 +57,13 @@ class RecordedExporter(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self._lock = threading.Lock()
         self._served = 0
+        self.ended = threading.Event()
+        """Set when a scrape was refused: the one before it is stored by then."""
 
     def next_page(self) -> str | None:
         with self._lock:
             if self._served >= SCRAPES:
+                self.ended.set()
                 return None
             self._served += 1
             return page(self._served - 1)

@@ -14,9 +14,8 @@ from typing import Any, Final
 
 import pytest
 
-from gpuledger import cli
 from pipelines import store
-from tests.end_to_end.commands import PROGRAM, failure, findings, gpuledger, reported
+from tests.end_to_end.commands import PROGRAM, config_of, failure, findings, gpuledger, printed, refused, reported
 from tests.end_to_end.folders import NOON_MS, UTIL, folder_of, minutes
 
 NOISE: Final = random.Random(1).randbytes(200_000)
@@ -36,26 +35,6 @@ def obey_permissions() -> None:
 def truncated_gzip() -> bytes:
     whole = gzip.compress(minutes(500).encode())
     return whole[: len(whole) // 2]
-
-
-def config_of(folder: Path) -> tuple[str, str]:
-    return "--config", str(folder / "gpuledger.yaml")
-
-
-def printed(capsys: Capture, *argv: object) -> str:
-    """What a command that works says, run in this process: a new one takes a second to start."""
-    capsys.readouterr()
-    assert cli.main([str(word) for word in argv]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    return out
-
-
-def refused(capsys: Capture, *argv: object, status: int = 1) -> str:
-    """The one line of a command that fails."""
-    capsys.readouterr()
-    done = cli.main([str(word) for word in argv])
-    return failure(subprocess.CompletedProcess("gpuledger", done, *capsys.readouterr()), status)
 
 
 @pytest.mark.parametrize(
@@ -184,10 +163,10 @@ def test_a_label_of_a_gigabyte_takes_no_memory(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Path:
+def ledger(tmp_path: Path, capsys: Capture) -> Path:
     """A folder whose ledger holds ten minutes of one card."""
     folder = folder_of(tmp_path / "site", "metrics: a.prom", a__prom=minutes(10))
-    assert cli.main(["run", "--once", "--config", str(folder / "gpuledger.yaml")]) == 0
+    printed(capsys, "run", "--once", *config_of(folder))
     return folder
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -96,11 +97,13 @@ def test_a_ledger_survives_being_killed_anywhere(tmp_path: Path, monkeypatch: py
     statuses: list[int] = []
     runs = (
         (MILESTONES, ["run", "--once"], None, first),
-        (MILESTONES[3:6], ["import", "metrics", "more.prom"], first, second),
+        (MILESTONES[3:5], ["import", "metrics", "more.prom"], first, second),
     )
     for milestones, argv, before, after in runs:
         for milestone in milestones:
             statuses += [kill_at(milestone, moments.uniform(0, 0.02), folder, *argv)]
+            if statuses[-1] == 0 and before is None:
+                shutil.rmtree(folder / "ledger")  # it was too quick to be seen there: leave the next one its work
         # Whatever was done of the pass, readers see all of it or nothing.
         assert report_text(folder) in {before, after}
         assert cli.main(argv) == 0
