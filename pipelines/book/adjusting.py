@@ -1,0 +1,218 @@
+"""Booking by hand: a credit or a debit, a closed month at other prices, a reversal. All lands in the open month."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Final
+
+from exporter.errors import UsageError, WorkError
+from pipelines import publish
+from pipelines.book import journal
+from pipelines.book.closing import up_to_date
+from pipelines.book.entries import Entry
+from pipelines.book.reckoning import Reckoning
+from pipelines.book.shelf import FOLDER, ClosedBook, period_of, shelf
+from pipelines.book.whatif import WhatIf, compared, metering_that_differs, rated_by
+from pipelines.config import Config
+from pipelines.ledger import Ledger, open_ledger
+from pipelines.money import format_money, minor_unit, round_money
+from pipelines.periods import parse_period
+
+CHARGES: Final = ("usage", "reservation", "idle", "energy", "overhead", "credit")
+
+
+def credit(
+    config: Config, tenant: str, amount: Decimal, *, about: str, reason: str, now: datetime, by: str
+) -> list[Entry]:
+    """Book a credit (a positive amount, taken off) or a debit (a negative one) for a tenant in the open month.
+
+    Args:
+        about: the period that it is for; a disputed one may be closed long since.
+
+    Raises:
+        UsageError: no such tenant or period, no amount, finer than the currency's minor unit, or no reason.
+        WorkError: nothing is open, or the ledger is held by another process.
+    """
+    if tenant not in {t.id for t in config.tenants}:
+        raise UsageError(f"{tenant}: the configuration has no such tenant; see `gpuledger check`")
+    if not amount.is_finite() or not amount or round_money(amount, config.currency) != amount:
+        digits = minor_unit(config.currency)
+        raise UsageError(f"{amount}: write an amount in {config.currency} with at most {digits} decimals, not 0")
+    if not reason.strip():
+        raise UsageError("--reason is missing: the book keeps why")
+    parse_period(about, config.timezone)
+    with open_ledger(config.ledger, "gpuledger adjust") as ledger:
+        reckoning, open_month = _opened(ledger, config, now)
+        before = journal.journal(reckoning.books)
+        entry = Entry(
+            id=journal.next_id(before, open_month),
+            period=open_month,
+            charge_period=about,
+            tenant=tenant,
+            kind="credit" if amount > 0 else "debit",
+            charge="",
+            amount=-amount,
+            reason=reason,
+        )
+        _book(ledger, config, reckoning, [entry], now=now, by=by)
+    return [entry]
+
+
+def reverse(config: Config, entry_id: str, *, reason: str, now: datetime, by: str) -> list[Entry]:
+    """Negate an entry that was booked by hand, once, in the open month.
+
+    Raises:
+        UsageError: no such entry, or it was reversed already.
+        WorkError: the ledger is held by another process.
+    """
+    with open_ledger(config.ledger, "gpuledger adjust") as ledger:
+        reckoning, open_month = _opened(ledger, config, now)
+        before = journal.journal(reckoning.books)
+        found = next((e for e in before if e.id == entry_id), None)
+        if found is None:
+            raise UsageError(f"{entry_id}: nothing was booked by hand under this id; see `gpuledger adjust --list`")
+        if any(e.reverses == entry_id for e in before):
+            raise UsageError(f"{entry_id}: was reversed already")
+        entry = replace(
+            found,
+            id=journal.next_id(before, open_month),
+            period=open_month,
+            kind="reversal",
+            amount=-found.amount,
+            gpu_hours=None if found.gpu_hours is None else -found.gpu_hours,
+            reason=reason,
+            reverses=entry_id,
+        )
+        _book(ledger, config, reckoning, [entry], now=now, by=by)
+    return [entry]
+
+
+def repriced(config: Config, prices: Config, period: str) -> WhatIf:
+    """Return what a closed month would come to under other prices, less what it came to with all its reprices.
+
+    Raises:
+        UsageError: the month isn't closed, or the other configuration meters otherwise.
+        LedgerError: the book was changed.
+    """
+    return _difference(config, prices, _closed(config, period))
+
+
+def reprice(config: Config, prices: Config, period: str, *, reason: str, now: datetime, by: str) -> list[Entry]:
+    """Book that difference in the open month: one entry per tenant and kind of charge; none where there is none.
+
+    Raises:
+        UsageError, WorkError: as `repriced`, or the ledger is held by another process.
+    """
+    if not reason.strip():
+        raise UsageError("--reason is missing: the book keeps why")
+    with open_ledger(config.ledger, "gpuledger adjust --reprice") as ledger:
+        reckoning, open_month = _opened(ledger, config, now)
+        found = _difference(config, prices, _closed(config, period))
+        before = journal.journal(reckoning.books)
+        entries: list[Entry] = []
+        for tenant in found.tenants:
+            for charge in CHARGES:
+                amount = Decimal(getattr(tenant.difference, charge))
+                if amount:
+                    entries.append(
+                        Entry(
+                            id=journal.next_id([*before, *entries], open_month),
+                            period=open_month,
+                            charge_period=period,
+                            tenant=tenant.tenant,
+                            kind="reprice",
+                            charge=charge,
+                            amount=amount,
+                            reason=reason,
+                        )
+                    )
+        if entries:
+            _book(ledger, config, reckoning, entries, now=now, by=by, prices=prices.config_hash)
+    return entries
+
+
+def booked(config: Config) -> list[Entry]:
+    """Return all that was booked by hand.
+
+    Raises:
+        LedgerError: the journal was changed.
+    """
+    return journal.journal(config.ledger / FOLDER)
+
+
+def described(entry: Entry, currency: str) -> str:
+    """Return an entry on one line."""
+    amount = format_money(entry.amount, currency)
+    return f"{entry.id}  {entry.tenant}  {amount}  {entry.described()}, about {entry.charge_period}"
+
+
+def _difference(config: Config, prices: Config, book: ClosedBook) -> WhatIf:
+    then = book.config
+    if prices.currency != then.currency:
+        raise UsageError(f"{prices.path.name}: amounts in {prices.currency} can't correct {then.currency}")
+    changed = metering_that_differs(then, prices)
+    if changed:
+        raise UsageError(
+            f"{prices.path.name}: {changed[0]} differs from what {book.period} was closed with; only prices may"
+        )
+    kept = book.report
+    other = rated_by(prices, book.metered(), period_of(book), kept.as_of)
+    found = compared(kept, other, prices, [])
+    already: dict[tuple[str, str], Decimal] = {}
+    for entry in journal.journal(config.ledger / FOLDER):
+        if entry.charge_period == book.period and entry.charge and entry.kind in {"reprice", "reversal"}:
+            key = (entry.tenant, entry.charge)
+            already[key] = already.get(key, Decimal(0)) + entry.amount
+    return _less(found, already)
+
+
+def _less(found: WhatIf, already: dict[tuple[str, str], Decimal]) -> WhatIf:
+    """Take off what earlier reprices of the same month booked."""
+    tenants = []
+    for tenant in found.tenants:
+        lines = {
+            charge: Decimal(getattr(tenant.difference, charge)) - already.get((tenant.tenant, charge), Decimal(0))
+            for charge in CHARGES
+        }
+        total = sum(lines.values(), Decimal(0))
+        text = {name: format(amount or abs(amount), "f") for name, amount in {**lines, "total": total}.items()}
+        difference = tenant.difference.model_copy(update=text)
+        now = Decimal(tenant.then) - total
+        tenants.append(tenant.model_copy(update={"difference": difference, "now": format(now, "f")}))
+    billed = sum((Decimal(t.difference.total) for t in tenants), Decimal(0))
+    cost = Decimal(found.fleet.cost)
+    update = {"billed": format(billed, "f"), "unbilled": format(cost - billed, "f")}
+    return found.model_copy(update={"tenants": tenants, "fleet": found.fleet.model_copy(update=update)})
+
+
+def _closed(config: Config, period: str) -> ClosedBook:
+    found = next((b for b in shelf(config.ledger / FOLDER) if b.period == period), None)
+    if found is None:
+        raise UsageError(f"{period}: isn't closed, so a change of its prices in gpuledger.yaml is all it takes")
+    return found
+
+
+def _opened(ledger: Ledger, config: Config, now: datetime) -> tuple[Reckoning, str]:
+    publication = publish.current(config.ledger)
+    reckoning = Reckoning(config, up_to_date(ledger, config), publication.as_of if publication else now)
+    if reckoning.open_period is None:
+        raise WorkError(f"{config.ledger}: holds nothing yet, so no month is open to book in")
+    return reckoning, reckoning.open_period
+
+
+def _book(
+    ledger: Ledger,
+    config: Config,
+    reckoning: Reckoning,
+    entries: list[Entry],
+    *,
+    now: datetime,
+    by: str,
+    prices: str | None = None,
+) -> None:
+    journal.book(reckoning.books, entries, at=now, by=by, note={"prices": prices} if prices else None)
+    publication = publish.current(config.ledger)
+    as_of = publication.as_of if publication else now
+    publish.publish(config, up_to_date(ledger, config), made_from=ledger.made_from() or "", as_of=as_of)

@@ -1,0 +1,82 @@
+"""FOCUS as a file: CSV or Parquet, checked before it is handed out."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final
+
+import polars as pl
+
+from exporter.errors import ConservationError, UsageError
+from pipelines.book.focus.check import check
+from pipelines.book.focus.columns import DATASETS, VERSIONS, Column, columns
+from pipelines.book.focus.invoices import billing_period, invoice_detail
+from pipelines.book.focus.rows import Row, cost_and_usage, utc
+from pipelines.book.reckoning import Reckoned, Reckoning
+from pipelines.config import Config
+from pipelines.money import plain
+from pipelines.periods import Period, parse_period
+from pipelines.publish import published_fleet
+
+_TYPES: Final = {"decimal": pl.Decimal(38, 18), "time": pl.Datetime("us", "UTC")}
+
+
+def export(config: Config, period: str, *, format_: str, version: str = "1.2", dataset: str = "CostAndUsage") -> bytes:
+    """Return a dataset of a period as "csv" or "parquet", after the checker has passed it.
+
+    Raises:
+        UsageError: no such period, version or dataset.
+        LedgerError: nothing was published yet.
+        ConservationError: the checker found a fault, which is one of this program.
+    """
+    if version not in VERSIONS:
+        raise UsageError(f"--version {version}: expected one of {', '.join(VERSIONS)}")
+    if dataset not in DATASETS or (dataset != "CostAndUsage" and version == "1.2"):
+        raise UsageError(f"--dataset {dataset}: FOCUS {version} has CostAndUsage; 1.4 also {', '.join(DATASETS[1:])}")
+    span = parse_period(period, config.timezone)
+    metered, as_of = published_fleet(config.ledger)
+    reckoned = Reckoning(config, metered, as_of).of(span)
+    rows = rows_of(reckoned, span, dataset)
+    wanted = columns(dataset, version)
+    written = [{column.name: _text(row.get(column.name)) for column in wanted} for row in rows]
+    header = [column.name for column in wanted]
+    totals = {t.tenant: Decimal(t.charges.total) for t in reckoned.report.tenants}
+    problems = check(written, header, version=version, dataset=dataset, totals=totals)
+    if problems:
+        more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
+        raise ConservationError(f"FOCUS {version} of {period}: {problems[0]}{more}; please report it")
+    return _csv(written, header) if format_ == "csv" else _parquet(rows, wanted)
+
+
+def rows_of(reckoned: Reckoned, period: Period, dataset: str) -> list[Row]:
+    """Return the rows of a dataset."""
+    make = {"BillingPeriod": billing_period, "InvoiceDetail": invoice_detail}.get(dataset, cost_and_usage)
+    return make(reckoned, period)
+
+
+def _csv(rows: Sequence[dict[str, str]], header: Sequence[str]) -> bytes:
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, header, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return stream.getvalue().encode()
+
+
+def _parquet(rows: Sequence[Row], wanted: Sequence[Column]) -> bytes:
+    schema = {column.name: _TYPES.get(column.kind, pl.String()) for column in wanted}
+    table = pl.DataFrame({c.name: [row.get(c.name) for row in rows] for c in wanted}, schema=schema)
+    stream = io.BytesIO()
+    table.write_parquet(stream)
+    return stream.getvalue()
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return utc(value)
+    return plain(value) if isinstance(value, Decimal) else str(value)

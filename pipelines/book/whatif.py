@@ -1,0 +1,133 @@
+"""The same usage under another configuration, as a difference per tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from exporter.errors import UsageError
+from pipelines.book.corrections import METERING
+from pipelines.book.reckoning import Reckoning
+from pipelines.config import Config
+from pipelines.metering import Metered
+from pipelines.money import plain, round_money
+from pipelines.periods import Period, parse_period
+from pipelines.publish import published_fleet
+from pipelines.rating import rate
+from pipelines.report import Charges, Money, Report, ReportPeriod
+from pipelines.statement import make_report, within_of
+
+CHARGES: Final = ("usage", "reservation", "idle", "energy", "overhead", "credit", "adjustment", "total")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True)
+
+
+class TenantDifference(_Part):
+    """One tenant: what it owes now, what it would owe, and the difference of each line."""
+
+    tenant: str
+    now: Money
+    then: Money
+    difference: Charges
+
+
+class FleetDifference(_Part):
+    """The fleet: cost, billed and unbilled, then less now."""
+
+    cost: Money
+    billed: Money
+    unbilled: Money
+
+
+class WhatIf(_Part):
+    """A period under two configurations."""
+
+    period: ReportPeriod
+    currency: str
+    config_hash: str
+    other_config_hash: str
+    tenants: list[TenantDifference]
+    fleet: FleetDifference
+    not_considered: list[str] = Field(description="sections that differ and can't be told from usage: they meter")
+
+    def to_json(self) -> str:
+        """Return it as JSON."""
+        return self.model_dump_json(indent=2)
+
+
+def whatif(config: Config, other: Config, period: str) -> WhatIf:
+    """Return what a period would come to under another configuration, from what is published.
+
+    A closed month is compared as it was closed, with its own usage. What was booked in the period stays as it is.
+
+    Raises:
+        UsageError: no such period, or another currency.
+        LedgerError: nothing was published yet.
+    """
+    if other.currency != config.currency:
+        raise UsageError(f"{other.path.name}: amounts in {other.currency} can't be compared with {config.currency}")
+    span = parse_period(period, config.timezone)
+    metered, as_of = published_fleet(config.ledger)
+    reckoned = Reckoning(config, metered, as_of).of(span)
+    usage = reckoned.closed.metered() if reckoned.closed else metered
+    then = rated_by(other, usage, span, as_of)
+    return compared(reckoned.report, then, other, metering_that_differs(reckoned.config, other))
+
+
+def rated_by(config: Config, metered: Metered, period: Period, as_of: datetime) -> Report:
+    """Return a period's report under a configuration, without what was booked."""
+    rated = rate(metered, config, within_of(period))
+    return make_report(rated, config, period, rated.findings, as_of)
+
+
+def metering_that_differs(config: Config, other: Config) -> list[str]:
+    """Return the sections that meter, and differ."""
+    return [name for name in METERING if getattr(config, name) != getattr(other, name)]
+
+
+def compared(now: Report, then: Report, other: Config, not_considered: Sequence[str]) -> WhatIf:
+    """Return the differences, of every tenant that either report lists."""
+    ours, theirs = ({t.tenant: t.charges for t in report.tenants} for report in (now, then))
+    tenants = []
+    for tenant in sorted({*ours, *theirs}):
+        lines = {c: _amount(theirs.get(tenant), c) - _amount(ours.get(tenant), c) for c in CHARGES[:-2]}
+        lines["adjustment"] = Decimal(0)
+        lines["total"] = sum(lines.values(), Decimal(0))
+        before = _amount(ours.get(tenant), "total")
+        tenants.append(
+            TenantDifference(
+                tenant=tenant,
+                now=_money(before, now.currency),
+                then=_money(before + lines["total"], now.currency),
+                difference=Charges(**{name: _money(amount, now.currency) for name, amount in lines.items()}),
+            )
+        )
+    billed = sum((Decimal(t.difference.total) for t in tenants), Decimal(0))
+    cost = Decimal(then.fleet.cost) - Decimal(now.fleet.cost)
+    return WhatIf(
+        period=now.period,
+        currency=now.currency,
+        config_hash=now.config_hash,
+        other_config_hash=other.config_hash,
+        tenants=tenants,
+        fleet=FleetDifference(
+            cost=_money(cost, now.currency),
+            billed=_money(billed, now.currency),
+            unbilled=_money(cost - billed, now.currency),
+        ),
+        not_considered=list(not_considered),
+    )
+
+
+def _amount(charges: Charges | None, name: str) -> Decimal:
+    return Decimal(0) if charges is None else Decimal(getattr(charges, name))
+
+
+def _money(amount: Decimal, currency: str) -> str:
+    return plain(round_money(amount, currency))
