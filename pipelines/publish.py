@@ -293,7 +293,7 @@ def _write(folder: Path, name: str, tables: Mapping[str, pl.DataFrame]) -> str:
     """Write a file under a name of its own; it has that name only once it is whole."""
     # Whoever publishes holds the ledger, so what lies under these names was left by a pass that was killed.
     final, temporary = folder / f"{name}.duckdb", folder / f".{name}.tmp"
-    _discard(temporary)
+    store.discard(temporary)
     try:
         with store.opened(temporary, read_only=False) as connection:
             for table, rows in tables.items():
@@ -303,14 +303,8 @@ def _write(folder: Path, name: str, tables: Mapping[str, pl.DataFrame]) -> str:
             connection.execute("CHECKPOINT")
         temporary.replace(final)
     finally:
-        _discard(temporary)
+        store.discard(temporary)
     return final.name
-
-
-def _discard(path: Path) -> None:
-    """Remove a DuckDB file and its log."""
-    path.unlink(missing_ok=True)
-    path.with_name(f"{path.name}.wal").unlink(missing_ok=True)
 
 
 def _write_if_changed(folder: Path, tenant: str, tables: Mapping[str, pl.DataFrame], before: Publication | None) -> str:

@@ -60,10 +60,16 @@ def make(path: Path) -> None:
     if path.exists() and path.stat().st_size:
         return
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.unlink(missing_ok=True)
+    discard(temporary)
     with opened(temporary, read_only=False):
         pass
     temporary.replace(path)
+
+
+def discard(path: Path) -> None:
+    """Remove a DuckDB file and its log."""
+    path.unlink(missing_ok=True)
+    path.with_name(f"{path.name}.wal").unlink(missing_ok=True)
 
 
 @contextmanager
