@@ -14,7 +14,7 @@ from alerts.rule import RecordingRule
 from alerts.stock import Stock
 from pipelines.config import Config, Selector
 from pipelines.promql.expressions import anchored, by, during, quote, replaced
-from pipelines.promql.holders import HOLDABLE, dcgm_holders, our_holders
+from pipelines.promql.holders import HOLDABLE, SHARE, dcgm_holders, our_holders
 from pipelines.promql.normalise import BOARD, DEVICE, DEVICE_IDENTITY
 from pipelines.promql.recorded import HELD, IDENTITY, SLOTS, WEIGHT
 from pipelines.selectors import SELECTOR_KEYS
@@ -36,10 +36,9 @@ _TEXT: Final = f"[^{_SEPARATOR}]"
 
 def holders(config: Config, stock: Stock) -> Iterator[RecordingRule]:
     """GPUs held, by device and tenant."""
-    ours = _ours(config, sliced=bool(stock.slots))
-    theirs = _count_by_tenant(config, dcgm_holders(config))
-    parts = f"({ours} or ({theirs} unless on {by(*BOARD)} {HOLDABLE}))"
-    held = f"clamp_min(sum by {by(*DEVICE)} ({parts}), 1)"
+    parts = _parts(config, by(*DEVICE, "tenant", "spot"), sliced=bool(stock.slots), tenanted=True)
+    # What the parts of a device come to needs no tenants, which cost most of the reckoning.
+    held = f"clamp_min({_parts(config, by(*DEVICE), sliced=bool(stock.slots), tenanted=False)}, 1)"
     if stock.slots:
         # Slices that nobody holds are free: a card's share is of all its slices.
         both = f'label_replace({held}, "of", "held", "", "") or label_replace({SLOTS}, "of", "slots", "", "")'
@@ -51,22 +50,20 @@ def holders(config: Config, stock: Stock) -> Iterator[RecordingRule]:
     )
 
 
-def _ours(config: Config, *, sliced: bool) -> str:
-    rows = our_holders(config)
-    shares = f"sum by {_per_tenant(config)} ({_tenanted(config, rows)})"
+def _parts(config: Config, labels: str, *, sliced: bool, tenanted: bool) -> str:
+    """Shares that our exporter reckons; slices of cards whose slots are known and dcgm-exporter's holders, counted."""
+
+    def of(rows: str) -> str:
+        return f"({_tenanted(config, rows)})" if tenanted else f"({rows})"
+
+    ours = of(our_holders(config) if tenanted else SHARE)
+    shares = f"sum by {labels} {ours}"
+    theirs = f"(count by {labels} {of(dcgm_holders(config))} unless on {by(*BOARD)} {HOLDABLE})"
     if not sliced:
-        return shares
-    counted = _count_by_tenant(config, rows)
-    return f"(({counted} and on {by(*BOARD)} {SLOTS}) or {shares})"
-
-
-def _count_by_tenant(config: Config, rows: str) -> str:
-    return f"count by {_per_tenant(config)} ({_tenanted(config, rows)})"
-
-
-def _per_tenant(config: Config) -> str:
-    """What holdings are counted by; ``spot`` is a label only where the configuration names spot workloads."""
-    return by(*DEVICE, "tenant", *(["spot"] if config.spot else []))
+        return f"({shares} or {theirs})"
+    slices = f"({SHARE} and on {by(*BOARD)} {SLOTS})"
+    counted = f"count by {labels} {of(our_holders(config, slices) if tenanted else slices)}"
+    return f"({counted} or {shares} or {theirs})"
 
 
 def _tenanted(config: Config, rows: str) -> str:

@@ -25,9 +25,9 @@ def presence(*matchers: str) -> str:
     return named((name.name for key in PRESENCE_KEYS for name in BY_KEY[key].dcgm), *matchers)
 
 
-def our_holders(config: Config) -> str:
+def our_holders(config: Config, rows: str = SHARE) -> str:
     """Our exporter's shares, with HOLDER labels."""
-    return _without_exporters(config, SHARE)
+    return _without_exporters(config, rows)
 
 
 def dcgm_holders(config: Config) -> str:

@@ -129,6 +129,18 @@ class Prometheus:
         found: list[str] = answer.json()["data"]
         return found
 
+    def metrics(self, name: str) -> dict[str, float]:
+        """One of the server's own metrics by its labels, as text."""
+        text = self._client.get(f"{self.url}/metrics").text
+        return {m[1]: float(m[2]) for m in re.finditer(rf"^{name}{{(.*)}} (\S+)$", text, re.MULTILINE)}
+
+    def cpu_seconds(self) -> float:
+        """Processor time of the server since it started."""
+        text = self._client.get(f"{self.url}/metrics").text
+        found = re.search(r"^process_cpu_seconds_total (\S+)$", text, re.MULTILINE)
+        assert found
+        return float(found[1])
+
     def _ask(self, kind: str, form: Mapping[str, Any]) -> list[Any]:
         answer = self._client.post(f"{self.url}/api/v1/{kind}", data=form)
         assert answer.status_code == 200, f"{answer.text}: {form['query']}"

@@ -18,6 +18,9 @@ from pipelines.config import load
 from pipelines.promql.recorded import RECORDED
 from tests.alerts.promtool import EXAMPLE, example
 
+USES_A_LABEL_THAT_IS_NOT_THERE = """{alert: A, expr: sum by (node) (device:busy:ratio),
+    labels: {severity: info, audience: platform},
+    annotations: {summary: 'on {{ $labels.gpu }}', description: d, runbook_url: u}}"""
 RUNBOOK_HEADINGS = ["Meaning", "Impact", "First three commands", "Mend", "When to call the vendor"]
 
 
@@ -134,11 +137,7 @@ def test_a_number_that_is_none_is_named_by_file_and_line(tmp_path: Path) -> None
         ("{record: a:b:c, expr: device:busy:ratio / on (node) node:power:watts}", "a side that has one series per"),
         ("{record: a:b:c, expr: sum(}", "is no PromQL"),
         ("{alert: A, expr: device:busy:ratio > 2}", "has no label severity"),
-        (
-            "{alert: A, expr: sum by (node) (device:busy:ratio), labels: {severity: info, audience: platform}, "
-            "annotations: {summary: 'on {{ $labels.gpu }}', description: d, runbook_url: u}}",
-            "uses $labels.gpu, which its expression doesn't have",
-        ),
+        (USES_A_LABEL_THAT_IS_NOT_THERE, "uses $labels.gpu, which its expression doesn't have"),
     ],
 )
 def test_rules_that_users_add_are_linted(rule: str, said: str, tmp_path: Path) -> None:
