@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
@@ -10,26 +9,12 @@ import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
 from app import chooser, sign_in, tables, words
-from app.ledger_files import LedgerFiles
+from app.configured import configured
 from app.sign_in import NotSignedInError
 from app.views import PAGES
 from exporter.errors import GpuLedgerError
-from pipelines.config import Config, load
 
-CONFIG_VARIABLE: Final = "GPULEDGER_CONFIG"
 ICON: Final = Path(__file__).with_name("icon.svg")  # a named icon would be fetched from outside
-
-
-@st.cache_resource(show_spinner=False)
-def configured(path: Path, changed: float) -> tuple[Config, LedgerFiles]:
-    """Return the configuration and the published files of its ledger, shared by all sessions.
-
-    Args:
-        changed: when the configuration was last written, so that a new one is read.
-    """
-    del changed
-    config = load(path)
-    return config, LedgerFiles(config.ledger)
 
 
 def main() -> None:
@@ -38,8 +23,7 @@ def main() -> None:
     st.logo(str(ICON.with_name("logo.svg")), size="large", icon_image=str(ICON))
     st.html(tables.STYLE)
     try:
-        path = Path(os.environ.get(CONFIG_VARIABLE, "gpuledger.yaml"))
-        config, files = configured(path, path.stat().st_mtime if path.exists() else 0.0)
+        config, files = configured()
         try:
             who = sign_in.viewer(config.access)
         except NotSignedInError as reason:

@@ -9,7 +9,8 @@ import streamlit as st
 from app.scope import Scope
 from pipelines.book.document import Statement
 from pipelines.book.shelf import FOLDER, ClosedBook, shelf
-from pipelines.book.statements import FORMATS, Found, statement
+from pipelines.book.statements import Found, statement
+from pipelines.config import Config
 
 NAMES: Final = {"pdf": "PDF", "xlsx": "Excel", "csv": "CSV", "json": "JSON"}
 TYPES: Final = {
@@ -22,8 +23,7 @@ TYPES: Final = {
 
 def closed_book(scope: Scope) -> ClosedBook | None:
     """Return the book in which the month was closed; None: it is open."""
-    books = shelf(scope.config.ledger / FOLDER)
-    return next((book for book in books if book.period == scope.month.name), None)
+    return _book(scope.config, scope.month.name)
 
 
 def may_draft(scope: Scope) -> bool:
@@ -44,7 +44,7 @@ def found(scope: Scope, tenant: str) -> Found | None:
 
 
 def content(scope: Scope, tenant: str, format_: str) -> bytes:
-    """Return a statement in one of FORMATS; asked again at the moment of the download."""
+    """Return a statement in one of TYPES; asked again at the moment of the download."""
     made = found(scope, tenant)
     return b"" if made is None else made.rendered(format_)
 
@@ -54,11 +54,24 @@ def file_name(made: Statement, format_: str) -> str:
     return f"{made.number or 'draft'}-{made.tenant.id}-{made.label}.{format_}"
 
 
+def statement_bytes(config: Config, tenant: str, month: str, format_: str, *, draft: bool) -> bytes | None:
+    """Return a statement's content; None: the month is open, and no draft is wanted.
+
+    Raises:
+        UsageError: the tenant has nothing in that month.
+    """
+    book = _book(config, month)
+    if book is not None and tenant in book.numbers:
+        return Found(book.statement(tenant), book).rendered(format_)
+    return statement(config, tenant, month).rendered(format_) if draft else None
+
+
+def _book(config: Config, month: str) -> ClosedBook | None:
+    return next((book for book in shelf(config.ledger / FOLDER) if book.period == month), None)
+
+
 @st.cache_data(max_entries=64, show_spinner="Making the statement")
 def _draft(published: str, month: str, tenant: str, _scope: Scope) -> Found:
     # The file's name stands for its content: the same one gives the same draft.
     del published
     return statement(_scope.config, tenant, month)
-
-
-__all__ = ["FORMATS", "NAMES", "TYPES", "closed_book", "content", "file_name", "found", "may_draft"]

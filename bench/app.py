@@ -57,7 +57,7 @@ def published(folder: Path) -> Path:
 def served(config: Path) -> Iterator[int]:
     """Serve the app; yield the port."""
     port = free_port(first=18801)
-    script = Path(__file__).parents[1] / "app" / "main.py"
+    script = Path(__file__).parents[1] / "app" / "serve.py"
     log = config.with_name("server.log")
     with log.open("w") as stream:
         process = subprocess.Popen(

@@ -68,9 +68,9 @@ def serve(config: Path, *, address: str = LOOPBACK, port: int = DEFAULT_PORT, se
 
 
 def _script() -> Path:
-    spec = find_spec("app.main")
+    spec = find_spec("app.serve")
     if spec is None or spec.origin is None:
-        raise WorkError("app/main.py is not installed; reinstall gpuledger")
+        raise WorkError("app/serve.py is not installed; reinstall gpuledger")
     return Path(spec.origin)
 
 

@@ -19,7 +19,7 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from exporter.errors import ConfigError
 from pipelines import config_faults, config_rules
-from pipelines.config_access import Access, Grant, Proxy
+from pipelines.config_access import Access, Grant, Proxy, Token
 from pipelines.config_scalars import (
     UTC_ZONE,
     Amount,
@@ -64,6 +64,7 @@ __all__ = [
     "Sla",
     "Source",
     "Tenant",
+    "Token",
     "Window",
     "load",
     "reservation_rate",

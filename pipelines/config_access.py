@@ -12,6 +12,13 @@ from pipelines.config_section import Section
 Role = Literal["operator", "finance", "member"]
 
 
+def check_tenants(role: Role, tenants: tuple[str, ...]) -> None:
+    """Raise a validation error unless a member, and nobody else, is of named tenants."""
+    if (role == "member") != bool(tenants):
+        what = "a member of no tenant" if role == "member" else f"{role} sees every tenant"
+        raise fault(what, "name tenants for a member, and for nobody else", key="tenants")
+
+
 class Grant(Section):
     """What the members of a group, or a user, may see. All grants that match a person add up."""
 
@@ -28,9 +35,7 @@ class Grant(Section):
     def _says_something(self) -> Self:
         if (self.group is None) == (self.user is None):
             raise fault("a grant is to a group or to a user", "write one of group and user")
-        if (self.role == "member") != bool(self.tenants):
-            what = "a member of no tenant" if self.role == "member" else f"{self.role} sees every tenant"
-            raise fault(what, "name tenants for a member, and for nobody else", key="tenants")
+        check_tenants(self.role, self.tenants)
         return self
 
 
@@ -47,6 +52,22 @@ class Proxy(Section):
     """Environment variable with the secret that the proxy sends there."""
 
 
+class Token(Section):
+    """Who may read over HTTP without a browser."""
+
+    token_env: Text
+    """Environment variable with the token."""
+    role: Role = "member"
+    """operator and finance read the whole fleet, a member the tenants named."""
+    tenants: tuple[Text, ...] = ()
+    """Ids of the tenants that a member's token reads."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        check_tenants(self.role, self.tenants)
+        return self
+
+
 class Access(Section):
     """Who may see what in the app. Without a sign-in it listens on loopback only, and shows everything."""
 
@@ -60,6 +81,8 @@ class Access(Section):
     """What the proxy sends, for `sign_in: proxy`."""
     grants: tuple[Grant, ...] = ()
     """Who sees what; whom none matches sees nothing."""
+    tokens: tuple[Token, ...] = ()
+    """Who reads over HTTP; without any, and without a sign-in, whoever reaches loopback."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -159,8 +159,9 @@ def _listed(tenants: dict[str, str | None] | dict[str, None]) -> str:
 
 def _grants(config: Config) -> Iterator[Fault]:
     known = dict.fromkeys(tenant.id for tenant in config.tenants)
-    for position, grant in enumerate(config.access.grants):
-        for tenant in grant.tenants:
+    named = [(("access", "grants", n, "tenants"), grant.tenants) for n, grant in enumerate(config.access.grants)]
+    named += [(("access", "tokens", n, "tenants"), token.tenants) for n, token in enumerate(config.access.tokens)]
+    for at, tenants in named:
+        for tenant in tenants:
             if tenant not in known:
-                at: Location = ("access", "grants", position, "tenants")
                 yield at, f"no tenant {tenant!r}", f"write one of {_listed(known)}, or add it"

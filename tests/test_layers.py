@@ -20,7 +20,7 @@ THIRD_PARTIES: Final = {
     "pipelines": ENGINE,
     "alerts": ENGINE,
     "dashboards": ENGINE | {"grafanalib"},
-    "app": ENGINE | {"altair", "pandas", "streamlit"},
+    "app": ENGINE | {"altair", "pandas", "starlette", "streamlit"},
     "gpuledger": ENGINE,
 }
 

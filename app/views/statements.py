@@ -85,7 +85,7 @@ def _one(scope: Scope, tenant: str) -> None:
 
 def _downloads(scope: Scope, tenant: str, statement: Statement) -> None:
     with st.container(horizontal=True):
-        for format_ in statement_shelf.FORMATS:
+        for format_ in statement_shelf.TYPES:
             st.download_button(
                 statement_shelf.NAMES[format_],
                 data=partial(statement_shelf.content, scope, tenant, format_),

@@ -41,7 +41,7 @@ class Server:
 def served(config: Path, *, port: int | None = None, secrets: Path | None = None) -> Iterator[Server]:
     """Serve the app of a configuration on loopback."""
     port = webapp.free_port(first=18701, tries=200) if port is None else port
-    script = Path(__file__).parents[2] / "app" / "main.py"
+    script = Path(__file__).parents[2] / "app" / "serve.py"
     with subprocess.Popen(
         webapp.streamlit_command(script, address="127.0.0.1", port=port, secrets=secrets),
         env=os.environ | {"GPULEDGER_CONFIG": str(config), "PYTHONUNBUFFERED": "1"},
