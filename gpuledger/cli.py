@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "replay": "report on a folder of recordings, in a throw-away ledger",
     "report": "report from the configured ledger",
     "statement": "one tenant's statement as PDF, Excel, CSV or JSON",
+    "explain": "walk from a statement's line to its leases, hours, coverage and rates",
     "focus": "export a period as FOCUS, checked",
     "close": "close a month for good: checked, numbered and chained",
     "adjust": "credit, reprice or reverse, booked in the open month",

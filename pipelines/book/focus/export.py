@@ -79,4 +79,7 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, datetime):
         return utc(value)
-    return plain(value) if isinstance(value, Decimal) else str(value)
+    if isinstance(value, Decimal):
+        text = plain(value)  # with a point always, so that no reader takes the column for whole numbers
+        return text if "." in text else f"{text}.0"
+    return str(value)

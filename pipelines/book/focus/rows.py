@@ -218,6 +218,7 @@ def _committed(
             "ChargeDescription": f"{reservation.gpus} x {reservation.model} reserved as {reservation.id}",
             "PricingCategory": "Committed",
             "SkuId": f"reservation/{reservation.model}",
+            "SkuMeter": "GPU time",
             "SkuPriceId": f"reservation/{reservation.model}/{_decimal(rate)}",
         }
         for part, part_hours in used.items():
@@ -246,6 +247,7 @@ def _committed(
                 "PricingCategory": "Committed",
                 "CommitmentDiscountStatus": "Unused",
                 "SkuId": f"reservation/{reservation.model}",
+                "SkuMeter": "GPU time",
                 "SkuPriceId": f"reservation/{reservation.model}/{_decimal(rate)}",
             }
         if given_back[reservation.id]:
@@ -285,6 +287,7 @@ def _fixed(report: TenantReport, common: Row, config: Config) -> Iterator[Row]:
                 "ConsumedQuantity": Decimal(1),
                 "ConsumedUnit": "Shares",
                 "SkuId": charge,
+                "SkuMeter": "Share",
                 "SkuPriceId": charge,
                 **dict.fromkeys(("ListUnitPrice", "ContractedUnitPrice"), amount),
                 **{f"PricingCurrency{name}": amount for name in ("ListUnitPrice", "ContractedUnitPrice")},

@@ -100,7 +100,7 @@ def test_corrections_conserve_money_whoever_shares_the_costs(book: Book) -> None
     before = report(config, period="2026-09")
     config = book(LATE)
     found = report(config, period="2026-10")
-    # bio now shares overheads and idle of September: what it takes over, astro gets back.
+    # bio now shares the overheads of September: what it takes over, astro gets back.
     adjustments = {t.tenant: Decimal(t.charges.adjustment) for t in found.tenants}
     assert adjustments["astro"] < 0 < adjustments["bio"]
     fresh = load(config.path)

@@ -1,0 +1,266 @@
+"""Where a line comes from: its leases, their hours and coverage, the rate entry, and sums that add up on the way."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict, Field
+
+from exporter.errors import UsageError
+from pipelines.book.breakdown import hours_of
+from pipelines.book.document import Line, LinePart, Statement
+from pipelines.book.reckoning import Reckoned, Reckoning, of_book
+from pipelines.book.shelf import FOLDER, shelf
+from pipelines.book.statements import statement
+from pipelines.config import Config
+from pipelines.instants import HOUR_MS, from_ms, to_ms
+from pipelines.metering import Metered
+from pipelines.money import largest_remainder, plain
+from pipelines.periods import parse_period
+from pipelines.publish import published_fleet
+from pipelines.rates import RateCard
+from pipelines.rating import Charge, clipped, kwh
+from pipelines.report import Hours, Instant, Money, Ratio
+
+ORIGINS: Final = {
+    "pod": "labels of samples (pod)",
+    "job": "labels of samples (job)",
+    "slurm": "Slurm's accounting",
+    "allocations": "an allocations file",
+}
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True, populate_by_name=True)
+
+
+class UsageHour(_Part):
+    """What of a lease fell into one hour (UTC), and how much of it was observed."""
+
+    hour: Instant
+    gpu_hours: Hours
+    observed_gpu_hours: Hours
+
+
+class LeasePart(_Part):
+    """A lease in one class at one rate: hours × rate is its part of the line, before the cents are spread."""
+
+    lease: str
+    workload: str
+    origin: str
+    guessed: bool = Field(description="its device is a guess: counts for the bill, says nothing about utilisation")
+    cluster: str | None
+    node: str | None
+    device: str | None
+    model: str | None
+    class_: str = Field(alias="class")
+    reservation: str | None
+    first: Instant
+    last: Instant
+    gpu_hours: Hours
+    coverage: Ratio | None
+    rate: str | None
+    rate_entry: str
+    amount: Money
+    hours: list[UsageHour]
+
+
+class Explanation(_Part):
+    """A line, and what it is made of: `leases` add up to its quantity and amount, `hours` to each lease's hours."""
+
+    statement: str
+    tenant: str
+    period: str
+    config_hash: str
+    line: Line
+    leases: list[LeasePart] = Field(default_factory=list)
+    steps: list[str] = Field(default_factory=list, description="for what no lease of the tenant's own made")
+
+    def to_json(self) -> str:
+        """Return it as JSON."""
+        return self.model_dump_json(indent=2)
+
+
+def explain(config: Config, name: str, line: int) -> Explanation:
+    """Return where a line comes from.
+
+    Args:
+        name: a statement's number ("2026-000017"), or tenant and period ("vision/2026-10"), which may be open.
+
+    Raises:
+        UsageError: no such statement or line.
+        LedgerError: nothing was published yet, or the book was changed.
+    """
+    tenant, period = _named(config, name)
+    found = statement(config, tenant, period)
+    lines = {one.number: one for one in found.statement.lines}
+    if line not in lines:
+        raise UsageError(f"{name} has no line {line}; it has 1 to {len(lines)}")
+    if found.book is not None:
+        reckoned, metered = of_book(found.book), found.book.metered()
+    else:
+        metered, as_of = published_fleet(config.ledger)
+        reckoned = Reckoning(config, metered, as_of).of(parse_period(period, config.timezone))
+    return _explained(found.statement, lines[line], reckoned, metered, name)
+
+
+def _named(config: Config, name: str) -> tuple[str, str]:
+    tenant, slash, period = name.partition("/")
+    if slash:
+        return tenant, period
+    for book in shelf(config.ledger / FOLDER):
+        for tenant, number in book.numbers.items():
+            if number == name:
+                return tenant, book.period
+    raise UsageError(f"{name}: no statement has this number; write TENANT/PERIOD for one that isn't closed")
+
+
+def _explained(statement: Statement, line: Line, reckoned: Reckoned, metered: Metered, name: str) -> Explanation:
+    tenant = statement.tenant.id
+    leases: list[LeasePart] = []
+    if line.kind == "usage":
+        own = [c for c in reckoned.rated.charges if c.tenant == tenant and c.reservation is None]
+        leases = _leases(own, line, reckoned, metered)
+    return Explanation(
+        statement=name,
+        tenant=tenant,
+        period=statement.label,
+        config_hash=statement.config_hash,
+        line=line,
+        leases=leases,
+        steps=list(_steps(line, reckoned, tenant)),
+    )
+
+
+_Key = tuple[str, str, str | None, Fraction]
+
+
+def _leases(charges: list[Charge], line: Line, reckoned: Reckoned, metered: Metered) -> list[LeasePart]:
+    """Part a line by lease, class, reservation and rate; cents go by largest remainder, as everywhere."""
+    grouped: dict[_Key, list[Charge]] = defaultdict(list)
+    for charge in charges:
+        grouped[charge.lease, charge.class_, charge.reservation, charge.rate or Fraction(0)].append(charge)
+    keys = sorted(grouped, key=lambda k: (k[0], k[1], k[2] or "", k[3]))
+    weights = {i: sum((hours_of(c) for c in grouped[k]), Fraction(0)) * k[3] for i, k in enumerate(keys)}
+    amounts = largest_remainder(Decimal(line.amount), weights, reckoned.config.currency)
+    attributes = {row["id"]: row for row in metered.leases.iter_rows(named=True)}
+    observed = _observed(metered, {key[0] for key in keys}, reckoned)
+    card = RateCard(reckoned.config)
+    found = []
+    for i, key in enumerate(keys):
+        lease, class_, reservation, _ = key
+        own, row = grouped[key], attributes[lease]
+        hours = _by_hour(own, observed.get(lease, {}))
+        gpu_hours = sum((hours_of(c) for c in own), Fraction(0))
+        seen = sum((h.observed_gpu_hours for h in hours), 0.0)
+        found.append(
+            LeasePart(
+                lease=lease, workload=row["workload"], origin=ORIGINS.get(row["kind"], row["kind"]),
+                guessed=row["guessed"], cluster=row["cluster"], node=row["node"], device=row["device"],
+                model=row["model"], class_=class_, reservation=reservation,
+                first=from_ms(min(c.start for c in own)), last=from_ms(max(c.end for c in own)),
+                gpu_hours=_number(gpu_hours),
+                coverage=min(round(seen / float(gpu_hours), 6), 1.0) if gpu_hours else None,
+                rate=_rate(own), rate_entry=_entry(card, own[0]), amount=plain(amounts[i]), hours=hours,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _observed(metered: Metered, leases: set[str], reckoned: Reckoned) -> dict[str, dict[int, tuple[float, float]]]:
+    """Return by lease and hour (ms) the GPU-hours held and observed."""
+    period = reckoned.report.period
+    usage = clipped(metered.usage, (to_ms(period.from_), to_ms(period.to))).filter(
+        (pl.col("state") == "allocated") & pl.col("lease").is_in(list(leases))
+    )
+    part = pl.col("weight_num") / pl.col("weight_den") / HOUR_MS
+    sums = (
+        usage.with_columns(hour=pl.col("start") // HOUR_MS * HOUR_MS)
+        .group_by("lease", "hour")
+        .agg(
+            held=((pl.col("end") - pl.col("start")) * part).sum(),
+            seen=(pl.col("busy_observed_ms") * part).sum(),
+        )
+    )
+    found: dict[str, dict[int, tuple[float, float]]] = defaultdict(dict)
+    for lease, hour, held, seen in sums.sort("lease", "hour").iter_rows():
+        found[lease][hour] = (held, seen)
+    return found
+
+
+def _by_hour(charges: Iterable[Charge], observed: dict[int, tuple[float, float]]) -> list[UsageHour]:
+    """Cut charges at hours; of an hour that several classes share, each has its part of what was observed."""
+    hours: dict[int, Fraction] = defaultdict(Fraction)
+    for charge in charges:
+        at = charge.start
+        while at < charge.end:
+            until = min(charge.end, (at // HOUR_MS + 1) * HOUR_MS)
+            hours[at // HOUR_MS * HOUR_MS] += charge.gpus * (until - at) / HOUR_MS
+            at = until
+    found = []
+    for hour, amount in sorted(hours.items()):
+        held, seen = observed.get(hour, (0.0, 0.0))
+        share = float(amount) / held if held else 0.0
+        found.append(
+            UsageHour(hour=from_ms(hour), gpu_hours=_number(amount), observed_gpu_hours=round(seen * share, 6))
+        )
+    return found
+
+
+def _rate(charges: list[Charge]) -> str | None:
+    rate = charges[0].rate
+    return None if rate is None else format(Decimal(rate.numerator) / Decimal(rate.denominator), "f")
+
+
+def _entry(card: RateCard, charge: Charge) -> str:
+    """Name the entry of the rate card that priced a charge."""
+    entry = card.entry(charge.model, charge.start)
+    if entry is None:
+        return "no entry of rates matches"
+    since = f" from {entry.from_:%Y-%m-%d}" if entry.from_ else ""
+    until = f" to {entry.to:%Y-%m-%d}" if entry.to else ""
+    return f"rates: model {entry.model}{since}{until}, {charge.class_} {entry.price(charge.class_)} per GPU-hour"
+
+
+def _steps(line: Line, reckoned: Reckoned, tenant: str) -> Iterable[str]:
+    """Say how a line comes about that no lease of the tenant's own made."""
+    config, report = reckoned.config, reckoned.report
+    row = next(t for t in report.tenants if t.tenant == tenant)
+    total = sum((Decimal(getattr(t.charges, line.kind)) for t in report.tenants), Decimal(0))
+    if line.kind == "reservation":
+        yield from (_fee(part) for part in line.parts)
+        unused, reserved = row.gpu_hours.reserved_unused, row.gpu_hours.reserved
+        yield f"of it {reserved} GPU-hours were used and {unused} were not; both are paid for"
+    elif line.kind == "credit":
+        yield from (f"{part.description}: {part.amount}, GPUs down beyond what was in use" for part in line.parts)
+    elif line.kind == "idle":
+        yield f"policy {config.idle.policy}: idle capacity beyond unused reservations, at its on-demand price"
+        yield f"of {total} that tenants share, this tenant's part is {line.amount}"
+    elif line.kind == "overhead":
+        yield from (f"{o.name}: {o.monthly} a month, split {o.split}" for o in config.overheads)
+        yield f"of {total} that tenants share, this tenant's part is {line.amount}"
+    elif line.kind == "energy":
+        use = reckoned.rated.tenants[tenant]
+        energy = kwh(use.held.joules) or Fraction(0)
+        yield (
+            f"{float(energy):.6f} kWh measured while held × PUE {config.energy.pue}"
+            f" × {config.energy.price_per_kwh} per kWh = {line.amount}"
+        )
+    elif line.kind == "adjustment":
+        entry = next(e for e in reckoned.entries if e.id == line.reference)
+        yield f"{entry.described()}, booked in {entry.period} about {entry.charge_period}"
+        if entry.kind == "late_data":
+            yield f"what is known now of {entry.charge_period} at the rates of then, less what was charged for it"
+
+
+def _fee(part: LinePart) -> str:
+    return f"{part.description}: {part.quantity} GPU-hours × {part.rate} = {part.amount}"
+
+
+def _number(value: Fraction) -> float:
+    return round(float(value), 6) + 0.0

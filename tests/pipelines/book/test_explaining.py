@@ -1,0 +1,104 @@
+"""A line explains itself: what is below it adds up to it, on every step."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from exporter.errors import UsageError
+from gpuledger import cli
+from pipelines.book.closing import close
+from pipelines.book.explaining import Explanation, explain
+from pipelines.book.statements import statement
+from pipelines.config import Config, load
+from pipelines.operations import run_once
+from tests.pipelines.book.conftest import CONFIG, Book
+from tests.pipelines.scene import Scene, seen
+
+
+def of_kind(config: Config, tenant: str, kind: str) -> Explanation:
+    found = statement(config, tenant, "2026-10").statement
+    line = next(x for x in found.lines if x.kind == kind)
+    return explain(config, f"{tenant}/2026-10", line.number)
+
+
+def adds_up(found: Explanation) -> None:
+    assert sum(Decimal(part.amount) for part in found.leases) == Decimal(found.line.amount)
+    assert sum(part.gpu_hours for part in found.leases) == pytest.approx(found.line.quantity, abs=1e-5)
+    for part in found.leases:
+        assert sum(hour.gpu_hours for hour in part.hours) == pytest.approx(part.gpu_hours, abs=1e-5)
+        assert float(part.amount) == pytest.approx(part.gpu_hours * float(part.rate or 0), abs=0.01)
+
+
+@pytest.mark.parametrize("tenant", ["astro", "bio"])
+def test_usage_goes_back_to_leases_hours_and_the_rate_entry(book: Book, tenant: str) -> None:
+    found = of_kind(book(), tenant, "usage")
+    assert found.leases
+    adds_up(found)
+    assert {part.origin for part in found.leases} == {"an allocations file"}
+    assert all("rates: model *H100* from 2026-10-01" in part.rate_entry for part in found.leases)
+
+
+def test_the_other_lines_say_how_they_come_about(book: Book) -> None:
+    config = book()
+    assert "r1: 2 × *H100*: 48.0 GPU-hours × 1.50 = 72.00" in of_kind(config, "astro", "reservation").steps
+    assert of_kind(config, "astro", "overhead").steps[0] == "storage: 100.00 a month, split even"
+    assert "-3.00" in of_kind(config, "astro", "credit").steps[0]
+
+
+def test_a_share_of_idle_capacity_names_policy_and_pool(tmp_path: Path) -> None:
+    series = [seen("GPU-1", (0, 60), "astro/run"), seen("GPU-1", (60, 180))]
+    start = datetime(2026, 10, 5, 9, tzinfo=UTC)
+    Scene(series=series, start=start, config={"idle": {"policy": "proportional"}}).write(tmp_path)
+    config = load(tmp_path / "gpuledger.yaml")
+    run_once(config)
+    found = of_kind(config, "astro", "idle")
+    assert found.line.amount == "6.00"  # 2 h × 3.00
+    assert found.steps[0].startswith("policy proportional")
+    assert found.steps[1] == "of 6.00 that tenants share, this tenant's part is 6.00"
+
+
+def test_a_closed_line_is_explained_by_what_was_closed(book: Book) -> None:
+    config = book()
+    number = close(config, "2026-09", now=datetime(2027, 1, 1, tzinfo=UTC), by="ada").numbers["astro"]
+    before = explain(config, number, 1)
+    adds_up(before)
+    config = book(config=CONFIG.replace('"2.00"', '"7.00"'))
+    assert explain(config, number, 1) == before
+
+
+def test_coverage_is_that_of_the_samples_hour_by_hour(tmp_path: Path) -> None:
+    series = [seen("GPU-1", (0, 90), "astro/run"), seen("GPU-1", (90, 120), "astro/run", util=None, power="NaN")]
+    Scene(series=series, start=datetime(2026, 10, 5, 9, tzinfo=UTC)).write(tmp_path)
+    config = load(tmp_path / "gpuledger.yaml")
+    run_once(config)
+    found = of_kind(config, "astro", "usage")
+    adds_up(found)
+    (part,) = found.leases
+    assert [hour.observed_gpu_hours for hour in part.hours] == [1.0, 0.5]
+    assert part.coverage == 0.75
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "why"),
+    [
+        ("2026-000099", 1, "no statement has this number"),
+        ("astro/2026-10", 99, "has no line 99"),
+        ("nobody/2026-10", 1, "no such tenant"),
+    ],
+)
+def test_what_is_not_there_is_said(book: Book, name: str, line: int, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        explain(book(), name, line)
+
+
+def test_the_command_shows_the_sum(book: Book, capsys: pytest.CaptureFixture[str]) -> None:
+    config = book()
+    assert cli.main(["explain", "astro/2026-10", "1", "--hours", "--config", str(config.path)]) == 0
+    out = capsys.readouterr().out
+    assert "this line" in out
+    assert "30.00" in out
+    assert "10-01 11:00" in out
