@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from copy import copy
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -36,9 +37,14 @@ def load_config(arguments: argparse.Namespace) -> Config:
 
 def config_is_unread(parser: argparse.ArgumentParser) -> None:
     """Say in the help that this command takes ``--config``, as every command does, and doesn't read it."""
-    for action in parser._actions:  # noqa: SLF001  argparse has no public way to an argument it holds
+    actions = parser._actions  # noqa: SLF001  argparse has no public way to an argument it holds
+    for place, action in enumerate(actions):
         if action.dest == "config":
-            action.help = "taken, as by every command, but not read by this one"
+            # A copy: the argument itself is one for all commands.
+            actions[place] = copy(action)
+            actions[place].help = "taken, as by every command, but not read by this one"
+            for group in parser._action_groups:  # noqa: SLF001  help is printed from the groups
+                group._group_actions = [actions[place] if a is action else a for a in group._group_actions]  # noqa: SLF001
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -74,14 +74,22 @@ def _because(metered: Metered) -> str:
     return f" ({metered.findings[0].count} × {metered.findings[0].detail})" if metered.findings else ""
 
 
-def import_files(config: Config, kind: str, paths: Sequence[Path]) -> RunResult:
+def import_files(config: Config, kind: str, paths: Sequence[Path], *, cluster: str | None = None) -> RunResult:
     """Load files into the ledger; the same content again changes nothing.
 
+    Args:
+        cluster: of the files; None: that of the configured sources of the kind, where they agree.
+
     Raises:
+        UsageError: the configured sources of the kind are of several clusters, and none was chosen.
         WorkError: a file can't be read, or the ledger is held by another process.
     """
-    like = next((s for s in config.sources if s.kind == kind), None)
-    sources = [_file_source(config, kind, path, like) for path in paths]
+    alike = [s for s in config.sources if s.kind == kind and cluster in (None, s.cluster)]
+    clusters = sorted({s.cluster for s in alike if s.cluster})
+    if cluster is None and len(clusters) > 1:
+        raise UsageError(f"--cluster is missing: sources of kind {kind} are of {' and '.join(clusters)}; choose one")
+    like = alike[0] if alike else None
+    sources = [_file_source(config, kind, path, like, cluster) for path in paths]
     with open_ledger(config.ledger, f"gpuledger import {kind}") as ledger:
         done = ingest(ledger, sources, config, configured=False, now=datetime.now(UTC))
         return _finish(ledger, config, done, datetime.now(UTC))
@@ -180,8 +188,9 @@ def _window(config: Config, start: datetime | None, end: datetime | None) -> Int
     return None if reporting is None else within_of(reporting)
 
 
-def _file_source(config: Config, kind: str, path: Path, like: Source | None) -> Source:
-    options: dict[str, object] = {"cluster": like.cluster} if like and like.cluster else {}
+def _file_source(config: Config, kind: str, path: Path, like: Source | None, cluster: str | None) -> Source:
+    named = cluster or (like.cluster if like else None)
+    options: dict[str, object] = {"cluster": named} if named else {}
     if like and kind == "sacct":
         options |= {k: v for k, v in (("fields", like.fields), ("timezone", like.timezone)) if v}
     try:

@@ -22,7 +22,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "kind", metavar="KIND", choices=sorted(KINDS), help="; ".join(f"{kind}: {what}" for kind, what in KINDS.items())
     )
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path)
-    options.add_example(parser, "gpuledger import sacct november.txt december.txt")
+    parser.add_argument("--cluster", metavar="NAME", help="cluster of the files (default: the sources')")
+    options.add_example(
+        parser,
+        "gpuledger import sacct november.txt december.txt",
+        "gpuledger import sacct --cluster hpc2 november.txt",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -30,5 +35,5 @@ def run(arguments: argparse.Namespace) -> int:
     from pipelines.operations import import_files
 
     kind = arguments.kind.replace("-", "_")  # as the configuration's key is written
-    print(import_files(options.load_config(arguments), kind, arguments.files))
+    print(import_files(options.load_config(arguments), kind, arguments.files, cluster=arguments.cluster))
     return 0
