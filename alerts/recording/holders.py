@@ -36,7 +36,8 @@ _TEXT: Final = f"[^{_SEPARATOR}]"
 
 def holders(config: Config, stock: Stock) -> Iterator[RecordingRule]:
     """GPUs held, by device and tenant."""
-    parts = _parts(config, by(*DEVICE, "tenant", "spot"), sliced=bool(stock.slots), tenanted=True)
+    who = ("tenant", "spot") if config.spot else ("tenant",)
+    parts = _parts(config, by(*DEVICE, *who), sliced=bool(stock.slots), tenanted=True)
     # What the parts of a device come to needs no tenants, which cost most of the reckoning.
     held = f"clamp_min({_parts(config, by(*DEVICE), sliced=bool(stock.slots), tenanted=False)}, 1)"
     if stock.slots:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from dashboards.build import build
 from dashboards.check import check
@@ -116,12 +118,8 @@ def test_provisioning_has_a_folder_per_audience(built: Path) -> None:
 
 
 def test_the_foundation_sdk_reads_every_board_and_drops_no_key(boards: dict[str, dict[str, Any]]) -> None:
-    dashboard = pytest.importorskip(
-        "grafana_foundation_sdk.models.dashboard", reason="pip install grafana-foundation-sdk==0.0.21"
-    )
-    encoder = pytest.importorskip("grafana_foundation_sdk.cog.encoder")
     for uid, board in boards.items():
-        again = json.loads(encoder.JSONEncoder().encode(dashboard.Dashboard.from_json(board)))
+        again = json.loads(JSONEncoder().encode(Dashboard.from_json(board)))
         assert sorted(dropped(board, again)) == [], uid
 
 
