@@ -6,14 +6,21 @@ Streamlit's own binding writes the labels that people see into the address; labe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import streamlit as st
 
+NARROW: Final = 171
+WIDE: Final = 358
+"""Pixels: on a telephone, one wide or two narrow controls fill a row."""
 
-def select(label: str, key: str, options: Sequence[str], default: str, name: Callable[[str], str]) -> str:
+
+def select(
+    label: str, key: str, options: Sequence[str], default: str, name: Callable[[str], str], *, width: int = NARROW
+) -> str:
     """Draw a select box whose choice is `key` in the address; what isn't an option there is ignored."""
     arrived(key, options, default)
-    chosen = st.selectbox(label, options, format_func=name, key=key)
+    chosen = st.selectbox(label, options, format_func=name, key=key, width=width)
     written(key, chosen, default)
     return chosen
 

@@ -24,17 +24,14 @@ def choose(config: Config, files: LedgerFiles, who: Viewer) -> Scope:
         LedgerError: nothing is published, or the ledger holds no usage, or none of a member's tenants has any.
     """
     as_of = files.publication().as_of
-    tenant_at, month_at, other_at = st.columns([2, 1, 1])
     grafana.take_tenant()
-    with tenant_at:
+    with st.container(horizontal=True):
         reader, tenant = _own(files, who.tenants) if who.tenants is not None else _any(files)
-    known = contents(reader, whole_fleet=who.tenants is None)
-    if not known.months:
-        raise LedgerError("the ledger holds no usage yet; check `sources` and run `gpuledger run --once`")
-    grafana.take_range(known.months, known.zone)
-    with month_at:
+        known = contents(reader, whole_fleet=who.tenants is None)
+        if not known.months:
+            raise LedgerError("the ledger holds no usage yet; check `sources` and run `gpuledger run --once`")
+        grafana.take_range(known.months, known.zone)
         month = _month(known, month_to_open(known.months, as_of))
-    with other_at:
         other = _other(known, month)
     whole_fleet = who.tenants is None
     return Scope(config, reader, whole_fleet, known.currency, known.zone, as_of, month, other, tenant, known.tenants)
@@ -45,7 +42,7 @@ def _any(files: LedgerFiles) -> tuple[Reader, str | None]:
     reader = files.fleet()
     tenants = contents(reader, whole_fleet=True).tenants
     names = {ALL: "All tenants", **{t.id: t.name for t in tenants.values()}}
-    chosen = address.select("Tenant", "tenant", list(names), ALL, names.__getitem__)
+    chosen = address.select("Tenant", "tenant", list(names), ALL, names.__getitem__, width=address.WIDE)
     return reader, None if chosen == ALL else chosen
 
 
@@ -57,7 +54,7 @@ def _own(files: LedgerFiles, tenants: tuple[str, ...]) -> tuple[Reader, str]:
     published = [tenant for tenant in tenants if tenant in files.publication().tenants]
     if not published:
         raise LedgerError("your tenants have no usage, reservation or charge yet; nothing is published for them")
-    chosen = address.select("Tenant", "tenant", published, published[0], str)
+    chosen = address.select("Tenant", "tenant", published, published[0], str, width=address.WIDE)
     reader = files.tenant(chosen)
     if reader is None:
         raise LedgerError(f"{chosen}: nothing is published any more; load the page again")

@@ -40,17 +40,11 @@ def show() -> None:
 def _controls(scope: Scope) -> tuple[Window, str, str | None]:
     first, last = _days(scope)
     days = [(first + timedelta(days=n)).isoformat() for n in range((last - first).days + 1)]
-    from_at, span_at, lines_at, node_at = st.columns([1, 1, 1, 1])
-    with from_at:
-        day = address.select(
-            "From", "day", days, days[max(0, len(days) - 3)], lambda d: f"{date.fromisoformat(d):%a %-d %b}"
-        )
-    with span_at:
+    options = [ALL_NODES, *holdings.nodes(scope)]
+    with st.container(horizontal=True):
+        day = address.select("From", "day", days, days[max(0, len(days) - 3)], _day_named)
         span = address.select("For", "days", list(SPANS), "3", SPANS.__getitem__)
-    with lines_at:
         lines = address.select("A line for each", "lines", list(LINES), "node", LINES.__getitem__)
-    with node_at:
-        options = [ALL_NODES, *holdings.nodes(scope)]
         node = address.select("Node", "node", options, ALL_NODES, lambda n: "All nodes" if n == ALL_NODES else n)
     return Window(date.fromisoformat(day), int(span), scope.zone), lines, None if node == ALL_NODES else node
 

@@ -60,7 +60,15 @@ def metric(
     else:
         delta = words.change(now, before)
     colour: Literal["normal", "inverse", "off"] = {"up": "normal", "down": "inverse"}.get(good or "", "off")  # type: ignore[assignment]
-    st.metric(label, shown, delta, delta_color=colour, width="content")
+    still = delta is not None and not delta.strip("+-0.% points")
+    st.metric(
+        label,
+        shown,
+        delta,
+        delta_color="off" if still else colour,
+        delta_arrow="off" if still else "auto",
+        width="content",
+    )
 
 
 def ink() -> str:

@@ -76,9 +76,10 @@ def _answer(scope: Scope, parts: list[tuple[str, str, Decimal]], found: list[dic
     running = [row for row in found if row["running"]]
     said = "No lease of two GPU-hours or more was idle throughout."
     if found:
+        leases = "1 lease** was" if len(found) == 1 else f"{len(found):,} leases** were"
         said = (
-            f"**{len(found):,}** leases of two GPU-hours or more were busy less than {words.share(IDLE_BELOW)} of the "
-            f"time; **{len(running):,}** of them still held their GPUs when the ledger was last brought up to date."
+            f"**{leases} busy less than {words.share(IDLE_BELOW)} of two GPU-hours or more; **{len(running):,}** still "
+            "held GPUs when the ledger was last brought up to date."
         )
     st.markdown(f"{said} Amounts are at the on-demand price.")
 
