@@ -1,9 +1,10 @@
 # The entry points of this repository. Each sets up .venv first, and does that once.
-.PHONY: help demo test lint bench
+.PHONY: help demo test test-grafana lint bench
 
 help:
 	@echo 'make demo [ARGS=--no-serve]   replay the demo fleet, print where the money went, serve the app on loopback'
 	@echo 'make test [ARGS=tests/app]    the whole test suite'
+	@echo 'make test-grafana             boards against the types of Grafana 11 to 13 (npm)'
 	@echo 'make lint                     ruff and mypy'
 	@echo 'make bench                    every benchmark, into bench/results.json; make bench-NAME runs bench/NAME.py'
 
@@ -14,6 +15,11 @@ demo:
 test:
 	@scripts/setup test
 	@.venv/bin/python -m pytest $(ARGS)
+
+test-grafana:
+	@scripts/setup test
+	@scripts/grafana-schemas
+	@.venv/bin/python -m pytest tests/dashboards/test_boards.py tests/dashboards/test_schemas.py $(ARGS)
 
 lint:
 	@scripts/setup

@@ -101,11 +101,10 @@ def _field_config(raw: dict[str, Any]) -> dict[str, Any]:
 def _variable(raw: dict[str, Any]) -> dict[str, Any]:
     variable = _kept(raw, _VARIABLE_KEYS) | {"options": []}
     if raw["type"] == "datasource":
-        return variable | {"query": raw["query"], "current": {}}
+        return variable | {"query": raw["query"]}
     everything = {"text": ["All"], "value": ["$__all"]} if raw["multi"] else {"text": "All", "value": "$__all"}
-    return variable | {
+    asked = {
         "datasource": DATASOURCE,
-        "definition": raw["query"],
         "query": {"query": raw["query"], "refId": f"variable-{raw['name']}", "qryType": 1},
-        "current": everything if raw["includeAll"] else {},
     }
+    return variable | asked | ({"current": everything} if raw["includeAll"] else {})
