@@ -26,6 +26,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="runbooks",
         help="folder of the runbooks, for links (default: beside the rules)",
     )
+    parser.add_argument(
+        "--maintenance",
+        metavar="FILE",
+        type=Path,
+        help="YAML list of Alertmanager's time intervals in which only critical alerts are sent",
+    )
     options.add_example(
         parser,
         "gpuledger alerts build --out /etc/prometheus/gpuledger",
@@ -43,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     links = Links(grafana=arguments.grafana, runbooks=arguments.runbooks)
 
     def make(out: Path) -> Sequence[Path]:
-        return build(config, out, links)
+        return build(config, out, links, maintenance=arguments.maintenance)
 
     if arguments.action == "build":
         if arguments.paths:
