@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from alerts.rule import Alert
-from pipelines.promql.recorded import MODEL_FREE
+from pipelines.promql.recorded import MODEL_FREE, MODEL_HELD
 
 HORIZON_SECONDS: Final = 86_400
 
@@ -16,7 +16,8 @@ def capacity() -> Iterator[Alert]:
     labels = ("cluster", "model")
     yield Alert(
         name="GpusExhausted",
-        expr=f"{MODEL_FREE} < 1",
+        # Of a card that a MIG layout cuts less than one is free even while nobody holds any of it.
+        expr=f"{MODEL_FREE} < 1 and {MODEL_HELD} > 0",
         for_="1h",
         severity="warning",
         audience="platform",

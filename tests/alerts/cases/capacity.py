@@ -8,14 +8,19 @@ from tests.alerts.promtool import Case
 WARNING = {"audience": "platform", "severity": "warning"}
 INFO = {"audience": "platform", "severity": "info"}
 _FREE = 'model:free:gpus{model="m"}'
+_TAKEN = 'model:held:gpus{model="m"}'
 _M = {"model": "m"}
 _HELD = {key: value for key, value in held("vision-a").items() if "owner" in key}
 
 CAPACITY = [
-    Case("GpusExhausted", "fires, resolves", {_FREE: "0.9x99 1x60"}, {59: [], 61: [_M], 100: []}, WARNING),
-    Case("GpusExhausted", "one is free", {_FREE: "1x99"}, {80: []}, WARNING),
-    Case("GpusExhausted", "first occurrence: the last is taken", {_FREE: "5x30 0x99"}, {80: [], 92: [_M]}, WARNING),
-    Case("GpusExhausted", "unknown is not none", {_FREE: "_x99"}, {80: []}, WARNING),
+    Case("GpusExhausted", "fires, resolves", {_FREE: "0.9x99 1x60", _TAKEN: "1x200"},
+         {59: [], 61: [_M], 100: []}, WARNING),
+    Case("GpusExhausted", "one is free", {_FREE: "1x99", _TAKEN: "1x200"}, {80: []}, WARNING),
+    Case("GpusExhausted", "first occurrence: the last is taken", {_FREE: "5x30 0x99", _TAKEN: "1x200"},
+         {80: [], 92: [_M]}, WARNING),
+    Case("GpusExhausted", "unknown is not none", {_FREE: "_x99", _TAKEN: "1x200"}, {80: []}, WARNING),
+    Case("GpusExhausted", "a cut card of which nobody holds anything", {_FREE: "0.64x99", _TAKEN: "0x99"}, {80: []},
+         WARNING),
     Case("GpusExhausted", "from a pod that holds the only card", {**ours(), **held("vision-a")},
          {61: [{"model": A["model"]}]}, WARNING),
     Case("GpusExhausted", "the card is handed over", {
