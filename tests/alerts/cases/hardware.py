@@ -233,6 +233,8 @@ def _missing() -> Iterator[Case]:
         CRITICAL,
     )
     yield Case("GpuNodeDown", "one card still there", {**expected, **ours(), **gone}, {45: []}, CRITICAL)
+    one = {'gpuledger_devices_expected{node="n1"}': "1x60"}
+    yield Case("GpuNodeDown", "the only card of a node", one, {10: [NODE]}, CRITICAL)
     yield Case(
         "GpuNodeDown", "nothing is expected", {'gpuledger_devices_expected{node="n1"}': "0x60"}, {30: []}, CRITICAL
     )
