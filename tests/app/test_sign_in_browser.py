@@ -84,5 +84,10 @@ def test_a_sign_in_ends_when_it_expires(browser: Any, server: Server, provider: 
     visit.page.get_by_role("button", name="Sign in").click()
     visit.page.wait_for_url(server.address + "**")
     visit.settle()
-    visit.page.reload()
-    visit.page.wait_for_selector("text=your sign-in has expired", timeout=30_000)
+    told = visit.page.get_by_text("your sign-in has expired")
+    for _ in range(12):  # a busy machine may still be drawing the page of before
+        visit.page.reload()
+        visit.page.wait_for_timeout(3_000)
+        if told.count():
+            break
+    assert told.count()
