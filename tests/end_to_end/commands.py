@@ -19,6 +19,15 @@ from pipelines.operations import report
 PROGRAM = (sys.executable, "-m", "gpuledger")
 DEADLINE_S = 120
 
+# Linux counts what a process held before exec as its peak: a child of a large test process looks as large as that.
+# One in between, small itself, hands the command a peak of its own.
+MEASURE = """
+import resource, subprocess, sys
+done = subprocess.run(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
+sys.exit(done.returncode)
+"""
+
 
 def gpuledger(
     *argv: object,
@@ -41,6 +50,13 @@ def gpuledger(
         timeout=DEADLINE_S,
         check=False,
     )
+
+
+def measured(*argv: object) -> tuple[str, int]:
+    """What a command that works printed, and its peak of resident memory in KiB."""
+    command = [sys.executable, "-c", MEASURE, *PROGRAM, *map(str, argv)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
+    return done.stdout, int(done.stderr.splitlines()[-1])
 
 
 def failure(done: subprocess.CompletedProcess[str], status: int) -> str:

@@ -15,7 +15,17 @@ from typing import Any, Final
 import pytest
 
 from pipelines import store
-from tests.end_to_end.commands import PROGRAM, config_of, failure, findings, gpuledger, printed, refused, reported
+from tests.end_to_end.commands import (
+    PROGRAM,
+    config_of,
+    failure,
+    findings,
+    gpuledger,
+    measured,
+    printed,
+    refused,
+    reported,
+)
 from tests.end_to_end.folders import NOON_MS, UTIL, folder_of, minutes
 
 NOISE: Final = random.Random(1).randbytes(200_000)
@@ -150,14 +160,9 @@ def test_a_label_of_a_gigabyte_takes_no_memory(tmp_path: Path) -> None:
         stream.write(UTIL.format(gpu=0).partition("train-0")[0].encode())
         stream.seek(1 << 30, os.SEEK_CUR)  # a hole: NULs that take no space on the disk
         stream.write(f'"}} 50 {NOON_MS}\n{minutes(5, start=5)}'.encode())
-    process = subprocess.Popen([*PROGRAM, "replay", folder, "--json"], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    report = json.loads(process.stdout.read())
-    process.stdout.close()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0
-    assert usage.ru_maxrss < 600 * 1024  # KiB
+    out, peak_kib = measured("replay", folder, "--json")
+    report = json.loads(out)
+    assert peak_kib < 600 * 1024
     assert findings(report) == {"bad_line": 1}
     assert report["fleet"]["allocated_gpu_hours"] == pytest.approx(10 / 60, abs=1e-6)
 
