@@ -20,16 +20,29 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 from exporter.errors import ConfigError
 from pipelines import config_faults, config_rules
 from pipelines.config_access import Access, Grant, Proxy, Token
+from pipelines.config_money import (
+    Budget,
+    Commitment,
+    Discount,
+    Energy,
+    Exchange,
+    Idle,
+    Overhead,
+    Quota,
+    Rate,
+    Reservation,
+    Sla,
+    Threshold,
+    Tier,
+)
 from pipelines.config_scalars import (
     UTC_ZONE,
     Amount,
-    Count,
     Currency,
     Day,
     Duration,
     Glob,
     Instant,
-    PositiveCount,
     TenantId,
     Text,
     Zone,
@@ -48,8 +61,11 @@ __all__ = [
     "Attribution",
     "Budget",
     "Closing",
+    "Commitment",
     "Config",
+    "Discount",
     "Energy",
+    "Exchange",
     "Grant",
     "Idle",
     "Kind",
@@ -64,6 +80,8 @@ __all__ = [
     "Sla",
     "Source",
     "Tenant",
+    "Threshold",
+    "Tier",
     "Token",
     "Window",
     "load",
@@ -124,28 +142,6 @@ class Selector(Dated):
         return tuple((key, glob) for key in SELECTOR_KEYS if (glob := getattr(self, key)) is not None)
 
 
-class Budget(Section):
-    """What a tenant means to spend in a month."""
-
-    monthly: Amount | None = None
-    """Money per local month."""
-    gpu_hours: Amount | None = None
-    """GPU-hours per local month."""
-
-    @model_validator(mode="after")
-    def _says_something(self) -> Self:
-        if self.monthly is None and self.gpu_hours is None:
-            raise fault("no amount", 'write monthly: "20000.00" or gpu_hours: "8000"')
-        return self
-
-
-class Quota(Section):
-    """What a tenant holds beyond it is class overflow."""
-
-    gpus: Count | None = None
-    """GPUs at one time."""
-
-
 class Tenant(Section):
     """Who pays. The first tenant in file order with a matching selector has the workload."""
 
@@ -165,6 +161,12 @@ class Tenant(Section):
     """Carried to statements and FOCUS."""
     quota: Quota | None = None
     """What goes beyond it is class overflow."""
+    discounts: tuple[Discount, ...] = ()
+    """What is taken off its prices; the first entry that matches model, class and time counts."""
+    commitment: tuple[Commitment, ...] = ()
+    """What it has agreed to pay at least in a month; the shortfall is a line of its own."""
+    currency: Currency | None = None
+    """Currency of its statements, by `exchange`; left out: that of the ledger."""
     retired: Day | None = None
     """The day from which it is no longer in use; its rows stay."""
 
@@ -174,58 +176,6 @@ class Tenant(Section):
         if isinstance(values, dict) and "name" not in values and isinstance(values.get("id"), str):
             return {**values, "name": values["id"]}
         return values
-
-
-class Rate(Dated):
-    """Prices per GPU-hour. The first entry that matches model and time wins."""
-
-    model: Glob
-    """Models that it prices."""
-    on_demand: Amount
-    """Price of class on_demand, and of each class without one of its own."""
-    reserved: Amount | None = None
-    """Price of reserved GPUs, used or not."""
-    overflow: Amount | None = None
-    """Price beyond quota or reservation."""
-    spot: Amount | None = None
-    """Price of what `spot` selects."""
-
-    def price(self, class_: str) -> Decimal:
-        """Price per GPU-hour of a class, falling back to on demand."""
-        own: Decimal | None = {"reserved": self.reserved, "overflow": self.overflow, "spot": self.spot}.get(class_)
-        return self.on_demand if own is None else own
-
-
-class Reservation(Section):
-    """GPUs that a tenant pays for over [from, to), used or not."""
-
-    id: Text
-    """Its name, once in the file."""
-    tenant: Text
-    """Id of the tenant that pays."""
-    model: Glob = "*"
-    """Models that it takes."""
-    gpus: PositiveCount
-    """How many."""
-    from_: Instant = Field(alias="from")
-    """First instant."""
-    to: Instant
-    """Up to, and without, this instant."""
-    rate: Amount | None = None
-    """Price per GPU-hour; left out: that of the first `rates` entry that matches its model text."""
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        if self.to <= self.from_:
-            raise fault("`to` is not after `from`", "write a later time", key="to")
-        return self
-
-
-class Idle(Section):
-    """Who pays for capacity that nobody holds."""
-
-    policy: Literal["platform", "proportional", "even", "owner"] = "platform"
-    """platform: nobody; proportional: by usage; even: in equal parts; owner: who owns the dedicated device."""
 
 
 class Sharing(Section):
@@ -251,45 +201,6 @@ class Attribution(Section):
     """Longest run of unlabelled samples bridged between two samples of one owner."""
     exporter_pods: tuple[Glob, ...] = ("*dcgm-exporter*", "*gpu-exporter*", "*gpuledger-exporter*")
     """Pods that hold nothing: the exporters' own."""
-
-
-class Energy(Section):
-    """What energy costs and emits."""
-
-    price_per_kwh: Amount | None = None
-    """Money per kWh."""
-    pue: Amount = Decimal(1)
-    """Power usage effectiveness: energy of the building per energy of its machines, 1 or more."""
-    carbon_g_per_kwh: Amount | None = None
-    """Grams of CO2 equivalent per kWh."""
-    charge: bool = False
-    """Whether kWh × PUE × price is billed."""
-
-    @model_validator(mode="after")
-    def _chargeable(self) -> Self:
-        if self.pue < 1:
-            raise fault(f"a PUE of {self.pue} is below 1", 'write "1.0" or more', key="pue")
-        if self.charge and self.price_per_kwh is None:
-            raise fault("nothing to charge by", 'add price_per_kwh: "0.12"', key="charge")
-        return self
-
-
-class Overhead(Section):
-    """A fixed monthly cost shared by all tenants."""
-
-    name: Text
-    """Its name, once in the file."""
-    monthly: Amount
-    """Money per local month; a part of a month costs its part."""
-    split: Literal["even", "proportional"] = "even"
-    """In equal parts, or by usage."""
-
-
-class Sla(Section):
-    """What is given back."""
-
-    credit_downtime: bool = True
-    """Whether reserved GPUs that were down are credited at the reservation's rate."""
 
 
 class Closing(Section):
@@ -362,9 +273,11 @@ class Config(Section):
     energy: Energy = Energy()
     """What energy costs and emits."""
     overheads: tuple[Overhead, ...] = ()
-    """Fixed monthly costs."""
+    """Fixed monthly costs: pools, each with what drives it."""
     sla: Sla = Sla()
     """What is given back."""
+    exchange: tuple[Exchange, ...] = ()
+    """Stamped rates of other currencies that statements are in."""
     closing: Closing = Closing()
     """What a period must show before it is closed."""
     period: Text | None = None

@@ -32,6 +32,8 @@ def check(config: Config) -> None:
         *_rates(config),
         *_reservations(config),
         *_names_once(config),
+        *_fixed_shares(config),
+        *_currencies(config),
         *_reporting(config),
         *_grants(config),
     ]
@@ -132,6 +134,46 @@ def _names_once(config: Config) -> Iterator[Fault]:
         if overhead.name in seen:
             yield ("overheads", position, "name"), f"overhead {overhead.name!r} stands twice", "give each its own name"
         seen.add(overhead.name)
+
+
+def _fixed_shares(config: Config) -> Iterator[Fault]:
+    known = dict.fromkeys(tenant.id for tenant in config.tenants)
+    for position, overhead in enumerate(config.overheads):
+        for tenant in overhead.shares:
+            if tenant not in known:
+                yield (
+                    ("overheads", position, "shares"),
+                    f"no tenant {tenant!r}",
+                    f"write one of {_listed(known)}, or add it",
+                )
+
+
+def _currencies(config: Config) -> Iterator[Fault]:
+    spans: dict[str, list[tuple[datetime, datetime, int]]] = defaultdict(list)
+    for position, entry in enumerate(config.exchange):
+        if entry.currency == config.currency:
+            yield (
+                ("exchange", position, "currency"),
+                f"{entry.currency} is the ledger's own currency",
+                "take the entry out",
+            )
+        spans[entry.currency].append((entry.from_ or _EVER, entry.to or _FOR_EVER, position))
+    for currency, entries in spans.items():
+        for one, other in pairwise(sorted(entries)):
+            if other[0] < one[1]:
+                first, second = sorted((one[2], other[2]))
+                yield (
+                    ("exchange", second),
+                    f"overlaps exchange[{first}] in time for {currency}",
+                    "end one with `to` where the other starts",
+                )
+    for position, tenant in enumerate(config.tenants):
+        if tenant.currency not in {None, config.currency, *spans}:
+            yield (
+                ("tenants", position, "currency"),
+                f"no rate of exchange for {tenant.currency}",
+                f'add {{currency: {tenant.currency}, rate: "…"}} to exchange',
+            )
 
 
 def _reporting(config: Config) -> Iterator[Fault]:
