@@ -9,17 +9,15 @@ list; all of them are read everywhere.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pipelines.sources.slurm_values import members_of, moment, number_of, states_of, text_of
 from pipelines.sources.tres import gpus_by_type
 
 Row = dict[str, str | None]
 
-# NO_VAL and INFINITE of slurm.h, in 32 and 64 bits.
-_NO_VALUE: Final = frozenset({0xFFFFFFFE, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFE, 0xFFFFFFFFFFFFFFFF})
 _WAITING: Final = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"})
 # COMPLETING and STAGE_OUT stand alone in old versions: the job is over, its nodes are cleaned up.
 _OVER: Final = frozenset(
@@ -49,48 +47,48 @@ def row_of(job: Mapping[str, Any]) -> Row:
 
 
 def _of_accounting(job: Mapping[str, Any], time: Mapping[str, Any]) -> Row:
-    array, het, association, tres = (_object(job.get(key)) for key in ("array", "het", "association", "tres"))
-    states = _states(_object(job.get("state")).get("current", job.get("state")))
-    raw = _number(job.get("job_id"))
+    array, het, association, tres = (members_of(job.get(key)) for key in ("array", "het", "association", "tres"))
+    states = states_of(members_of(job.get("state")).get("current", job.get("state")))
+    raw = number_of(job.get("job_id"))
     return {
         "JobID": _shown(raw, array.get("job_id"), array.get("task_id"), het.get("job_id"), het.get("job_offset")),
         "JobIDRaw": raw,
-        "Cluster": _text(job.get("cluster")) or _text(association.get("cluster")),
-        "Account": _text(job.get("account")) or _text(association.get("account")),
-        "User": _text(job.get("user")) or _text(association.get("user")),
-        "Partition": _text(job.get("partition")),
-        "QOS": _text(job.get("qos")),
+        "Cluster": text_of(job.get("cluster")) or text_of(association.get("cluster")),
+        "Account": text_of(job.get("account")) or text_of(association.get("account")),
+        "User": text_of(job.get("user")) or text_of(association.get("user")),
+        "Partition": text_of(job.get("partition")),
+        "QOS": text_of(job.get("qos")),
         "State": "PENDING" if "PENDING" in states else " ".join(states) or None,
         "Start": moment(time["start"]),
         "End": moment(time.get("end")),
-        "ElapsedRaw": _number(time.get("elapsed")),
-        "NodeList": _text(job.get("nodes")),
+        "ElapsedRaw": number_of(time.get("elapsed")),
+        "NodeList": text_of(job.get("nodes")),
         "AllocTRES": _tres(tres.get("allocated")),
         "ReqTRES": _tres(tres.get("requested")),
     }
 
 
 def _of_controller(job: Mapping[str, Any]) -> Row:
-    states = _states(job.get("job_state"))
-    raw = _number(job.get("job_id"))
+    states = states_of(job.get("job_state"))
+    raw = number_of(job.get("job_id"))
     return {
         "JobID": _shown(
             raw,
             *(job.get(key) for key in ("array_job_id", "array_task_id", "het_job_id", "het_job_offset")),
         ),
         "JobIDRaw": raw,
-        "Cluster": _text(job.get("cluster")),
-        "Account": _text(job.get("account")),
-        "User": _text(job.get("user_name")),
-        "Partition": _text(job.get("partition")),
-        "QOS": _text(job.get("qos")),
+        "Cluster": text_of(job.get("cluster")),
+        "Account": text_of(job.get("account")),
+        "User": text_of(job.get("user_name")),
+        "Partition": text_of(job.get("partition")),
+        "QOS": text_of(job.get("qos")),
         "State": "PENDING" if _WAITING.intersection(states) else " ".join(states) or None,
         "Start": moment(job["start_time"]),
         # Until a job is over this is when its time limit ends.
         "End": moment(job.get("end_time")) if _OVER.intersection(states) else None,
-        "NodeList": _text(job.get("nodes")),
-        "AllocTRES": _with_gres(_text(job.get("tres_alloc_str")), job.get("gres_detail")),
-        "ReqTRES": _text(job.get("tres_req_str")),
+        "NodeList": text_of(job.get("nodes")),
+        "AllocTRES": _with_gres(text_of(job.get("tres_alloc_str")), job.get("gres_detail")),
+        "ReqTRES": text_of(job.get("tres_req_str")),
     }
 
 
@@ -101,7 +99,7 @@ def _unicode(text: str) -> str:
 
 def _shown(raw: str | None, array: Any, task: Any, het: Any, offset: Any) -> str | None:
     """The id that people see: ``12_3`` of an array, ``12+1`` of a heterogeneous job, else the raw one."""
-    array, task, het, offset = (_number(each) for each in (array, task, het, offset))
+    array, task, het, offset = (number_of(each) for each in (array, task, het, offset))
     if raw is not None and array not in {None, "0"} and task is not None:
         return f"{array}_{task}"
     if raw is not None and het not in {None, "0"} and offset is not None:
@@ -109,50 +107,13 @@ def _shown(raw: str | None, array: Any, task: Any, het: Any, offset: Any) -> str
     return raw
 
 
-def _states(value: Any) -> list[str]:
-    """The base state and its flags; old versions write one text ("CANCELLED by 1000")."""
-    texts = value if isinstance(value, list) else [value]
-    return [text.split()[0].upper() for text in texts if isinstance(text, str) and text.strip()]
-
-
-def _number(value: Any) -> str | None:
-    """A whole number as text; None where it is not set; what is no number as it stands, for later steps to refuse."""
-    if isinstance(value, dict):
-        if value.get("infinite") or not value.get("set", True):
-            return None
-        value = value.get("number")
-    if value is None or value in ("", math.inf) or (isinstance(value, int) and value in _NO_VALUE):
-        return None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return str(value)
-
-
-def moment(value: Any) -> str | None:
-    """Seconds since the epoch as text; None where it is not set or 0, which is how Slurm writes "never"."""
-    number = _number(value)
-    return None if number == "0" else number
-
-
-def _text(value: Any) -> str | None:
-    if isinstance(value, list):
-        value = ",".join(each for each in value if isinstance(each, str))
-    if isinstance(value, int):
-        value = str(value)
-    return value.strip() or None if isinstance(value, str) else None
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _tres(value: Any) -> str | None:
     """``[{"type": "gres", "name": "gpu:a100", "count": 2}]`` → ``gres/gpu:a100=2``."""
     if not isinstance(value, list):
-        return _text(value)
+        return text_of(value)
     # Energy is measured afterwards and held by nobody.
     entries = [entry for entry in value if isinstance(entry, dict) and entry.get("type") != "energy"]
-    return ",".join(f"{_tres_name(entry)}={_number(entry.get('count'))}" for entry in entries) or None
+    return ",".join(f"{_tres_name(entry)}={number_of(entry.get('count'))}" for entry in entries) or None
 
 
 def _tres_name(entry: Mapping[str, Any]) -> str:
