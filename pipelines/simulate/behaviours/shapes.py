@@ -1,6 +1,6 @@
-"""What workloads do to a card, from how such programs run.
+"""What workloads do to a card, as means over one scrape interval: fast enough for months of a fleet.
 
-Each behaviour is a function of the time since the run began; values are means over one scrape interval.
+Each behaviour is a function of the time since the run began.
 They follow the programs (a starved loop waits for its loader, a straggler makes the others wait in the
 collective), not the thresholds of any classifier.
 """
