@@ -120,6 +120,7 @@ class Batch:
     accounting: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ACCOUNTING))
     inventory: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=INVENTORY))
     findings: list[Finding] = field(default_factory=list)
+    facts: dict[str, pl.DataFrame] = field(default_factory=dict)  # tables of `pipelines.facts`, those that it has
 
 
 def merge_findings(findings: Iterable[Finding]) -> list[Finding]:
