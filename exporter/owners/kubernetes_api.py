@@ -12,8 +12,11 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+from exporter.refreshed import Refreshed
 
 _LOG = logging.getLogger(__name__)
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -51,7 +54,7 @@ class KubernetesApi:
     ) -> None:
         self._url, self._node, self._account = url.rstrip("/"), node, service_account
         self._pod_labels, self._clock, self._timeout = frozenset(pod_labels), clock, timeout_seconds
-        self._cache: dict[str, tuple[float, Any]] = {}
+        self._documents: dict[str, Refreshed[dict[str, Any]]] = {}
         self.up = True
 
     def pods(self) -> Mapping[tuple[str, str], PodFacts]:
@@ -89,18 +92,17 @@ class KubernetesApi:
         return found
 
     def _get(self, path: str) -> dict[str, Any]:
-        read_at, document = self._cache.get(path, (None, {}))
-        if read_at is not None and self._clock() - read_at < _REFRESH_SECONDS:
-            return document
-        try:
-            document = self._fetch(path)
-            self.up = True
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            if self.up:
-                _LOG.warning("%s%s: %s; pod UIDs and labels are missing until it answers", self._url, path, error)
-            self.up = False
-        # What was read last stays in use: the facts of a pod don't change while it lives.
-        self._cache[path] = (self._clock(), document)
+        if path not in self._documents:
+            # What was read last stays in use: the facts of a pod don't change while it lives.
+            empty: dict[str, Any] = {}
+            self._documents[path] = Refreshed(
+                "kubernetes-api", partial(self._fetch, path), empty, seconds=_REFRESH_SECONDS, clock=self._clock
+            )
+        document = self._documents[path]()
+        error = self._documents[path].error
+        if error is not None and self.up:
+            _LOG.warning("%s%s: %s; pod UIDs and labels are missing until it answers", self._url, path, error)
+        self.up = error is None
         return document
 
     def _fetch(self, path: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ control group (v1) of each job, and ``squeue --json``. Slurm's own index (IDX) i
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -40,23 +41,41 @@ class SlurmAdapter:
         job_map: Path | None = None,
         cgroup_root: Path = CGROUP_ROOT,
         jobs: Callable[[], Jobs] = Jobs,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._gpustat, self._job_map, self._cgroups, self._jobs = gpustat, job_map, cgroup_root, jobs
+        self._clock = clock
+        self._listed: set[str] = set()
+        self._first_seen: dict[str, float] = {}
 
     def find(self, identities: Identities, readings: Mapping[str, Reading]) -> Claims:
         """One claim per device and job that holds it, whether or not the job runs a process."""
         del readings
+        now = self._clock()
         jobs = self._jobs()
+        self._listed |= jobs.facts.keys()
         unresolved: list[str] = []
         held: dict[Target, set[str]] = {}
+        seen: dict[str, float] = {}
         for found in self._places(identities, jobs, unresolved):
             # A place that knows a device is believed for it; the next fills in what it doesn't know.
             known = set(held)
             for target, job in found:
-                if target not in known and jobs.may_run(job):
+                seen[job] = self._first_seen.get(job, now)
+                if target not in known and self._may_run(job, seen[job], jobs):
                     held.setdefault(target, set()).add(job)
+        self._first_seen, self._listed = seen, self._listed & (seen.keys() | jobs.facts.keys())
         claims = [Claim(target, _owner(job, jobs)) for target in sorted(held) for job in sorted(held[target])]
         return Claims(tuple(claims), tuple(unresolved))
+
+    def _may_run(self, job: str, first_seen: float, jobs: Jobs) -> bool:
+        """Whether a job id found on the node can be of a running job: files of ended jobs linger.
+
+        A job younger than the list of jobs isn't on it yet, and holds its devices all the same.
+        """
+        if not jobs.known or job in jobs.facts:
+            return True
+        return job not in self._listed and jobs.read_at < first_seen
 
     def _places(self, identities: Identities, jobs: Jobs, unresolved: list[str]) -> Iterator[list[tuple[Target, str]]]:
         if self._job_map is not None:

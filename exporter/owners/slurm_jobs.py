@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
+
+from exporter.refreshed import Refreshed
 
 _LOG = logging.getLogger(__name__)
 _REFRESH_SECONDS: Final = 60.0
@@ -35,15 +38,13 @@ class Jobs:
         facts: by job id.
         minors: minor numbers of the GPUs that Slurm says it gave the job here.
         known: whether squeue answered; if not, every job id that is found elsewhere is believed.
+        read_at: monotonic time at which it was asked.
     """
 
     facts: dict[str, JobFacts] = field(default_factory=dict)
     minors: dict[str, tuple[str, ...]] = field(default_factory=dict)
     known: bool = False
-
-    def may_run(self, job: str) -> bool:
-        """Whether a job id found on the node can be of a running job: files of ended jobs linger."""
-        return not self.known or job in self.facts
+    read_at: float = math.inf
 
 
 class SlurmJobs:
@@ -57,19 +58,17 @@ class SlurmJobs:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._node, self._run, self._clock = node, run or _run, clock
-        self._jobs, self._read_at = Jobs(), -_REFRESH_SECONDS
+        self._jobs = Refreshed("slurm-jobs", self._read, Jobs(), seconds=_REFRESH_SECONDS, clock=clock)
 
     def __call__(self) -> Jobs:
         """The jobs, at most a minute old; without an answer, none are known."""
-        if self._clock() - self._read_at >= _REFRESH_SECONDS:
-            self._read_at = self._clock()
-            self._jobs = self._read()
-        return self._jobs
+        return self._jobs()
 
     def _read(self) -> Jobs:
         for command in (["squeue", "--json", f"--nodelist={self._node}"], ["scontrol", "show", "jobs", "--json"]):
+            asked_at = self._clock()
             try:
-                return parse_jobs(json.loads(self._run(command)), self._node)
+                return replace(parse_jobs(json.loads(self._run(command)), self._node), read_at=asked_at)
             except (OSError, ValueError, KeyError, TypeError, subprocess.SubprocessError) as error:
                 _LOG.info("%s: %s", command[0], error)
         return Jobs()

@@ -79,6 +79,21 @@ def test_files_of_ended_jobs_hold_nothing_where_squeue_answers(tmp_path: Path) -
     }  # fmt: skip
 
 
+def test_a_job_younger_than_the_list_of_jobs_holds_its_card(tmp_path: Path, clock: Clock) -> None:
+    listed = {"7": JobFacts("ada"), "8": JobFacts("bob")}
+    jobs = [Jobs(listed, known=True, read_at=clock.now)]
+    slurm = adapter(tmp_path, jobs=lambda: jobs[-1], clock=clock)
+    write(tmp_path / "gpustat", **{"4": "7 1000"})
+    assert held(slurm.find(IDENTITIES, {})) == {"GPU-g0": ["7"]}
+    clock.now += 15
+    write(tmp_path / "gpustat", **{"0": "9 1000"})
+    assert held(slurm.find(IDENTITIES, {})) == {"GPU-g0": ["7"], "GPU-g6": ["9"]}
+    clock.now += 45
+    # 7 has ended, and its file lingers; 9 was never on any list, not on one that is younger than its file either.
+    jobs.append(Jobs({"8": JobFacts("bob")}, known=True, read_at=clock.now))
+    assert held(slurm.find(IDENTITIES, {})) == {}
+
+
 def test_a_job_without_processes_holds_what_its_cgroup_allows(tmp_path: Path) -> None:
     write(
         tmp_path / "cgroup/devices/slurm/uid_1000/job_8812",
@@ -168,7 +183,7 @@ def test_squeue_is_asked_once_a_minute_and_may_be_missing(clock: Clock) -> None:
     def missing(command: Sequence[str]) -> str:
         raise FileNotFoundError(command[0])
 
-    assert SlurmJobs("gpu1", run=missing, clock=clock)().may_run("12345")
+    assert not SlurmJobs("gpu1", run=missing, clock=clock)().known
 
 
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="needs the public captures in ../shared/data")
