@@ -118,7 +118,7 @@ def _billed(scope: Scope, month: Month) -> dict[str, Decimal]:
     """
     row = scope.reader.ask(
         """SELECT coalesce(sum(usage), 0) AS usage, coalesce(sum(reservation + credit + idle), 0) AS reserved,
-                  coalesce(sum(overhead + energy + adjustment), 0) AS overhead
+                  coalesce(sum(overhead + energy + commitment + adjustment), 0) AS overhead
         FROM tenant_period WHERE period = $period""",
         {"period": month.name},
     ).row(0, named=True)

@@ -27,6 +27,7 @@ LINES: Final = {
     "idle": "Share of idle time",
     "energy": "Energy",
     "overhead": "Share of overheads",
+    "commitment": "Shortfall of the commitment",
     "credit": "Credits for downtime",
     "adjustment": "Adjustments",
 }
@@ -55,7 +56,7 @@ def lines(scope: Scope, month: Month) -> dict[str, dict[str, Decimal]]:
     rows = scope.reader.ask(
         """WITH held AS (SELECT tenant, sum(cost) AS cost FROM workload_period WHERE period = $period GROUP BY tenant)
         SELECT tenant, usage, coalesce(held.cost, 0) - usage AS reserved, reservation - (coalesce(held.cost, 0) - usage)
-            AS unused, idle, energy, overhead, credit, adjustment
+            AS unused, idle, energy, overhead, commitment, credit, adjustment
         FROM tenant_period LEFT JOIN held USING (tenant) WHERE period = $period ORDER BY tenant""",
         {"period": month.name},
     )

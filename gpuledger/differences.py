@@ -11,7 +11,7 @@ from pipelines.money import format_money
 if TYPE_CHECKING:
     from pipelines.book.whatif import WhatIf
 
-CHARGES: Final = ("usage", "reservation", "idle", "energy", "overhead", "credit")
+CHARGES: Final = ("usage", "reservation", "idle", "energy", "overhead", "commitment", "credit")
 
 
 def render(found: WhatIf) -> str:

@@ -18,7 +18,7 @@ from pipelines.money import format_money
 Json = Mapping[str, Any]
 
 UNKNOWN: Final = "n/a"
-CHARGES: Final = ("usage", "reservation", "idle", "energy", "overhead", "credit", "adjustment")
+CHARGES: Final = ("usage", "reservation", "idle", "energy", "overhead", "commitment", "credit", "adjustment")
 TOP_WORKLOADS: Final = 5
 
 

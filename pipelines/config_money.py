@@ -81,6 +81,10 @@ class Rate(Dated):
         own: Decimal | None = {"reserved": self.reserved, "overflow": self.overflow, "spot": self.spot}.get(class_)
         return self.on_demand if own is None else own
 
+    def by_volume(self, class_: str) -> bool:
+        """Whether a class is charged at `on_demand`, and so by its tiers."""
+        return class_ == "on_demand" or getattr(self, class_) is None
+
 
 class Reservation(Section):
     """GPUs that a tenant pays for over [from, to), used or not."""

@@ -24,7 +24,7 @@ from pipelines.tenancy import tenancy
 MONEY: Final = pl.Decimal(38, 4)  # no currency has a finer minor unit
 MONTH: Final = "%Y-%m"
 
-CHARGES: Final = ("usage", "reservation", "idle", "energy", "overhead", "credit", "adjustment", "total")
+CHARGES: Final = ("usage", "reservation", "idle", "energy", "overhead", "commitment", "credit", "adjustment", "total")
 HOURS: Final = ("allocated", "active", "reserved", "on_demand", "overflow", "spot", "reserved_unused")
 FLEET_HOURS: Final = ("capacity", "allocated", "idle", "stranded", "down", "unobserved")
 

@@ -17,15 +17,21 @@ class RateCard:
         self._config = config
         dated = {t for rate in config.rates for t in (rate.from_, rate.to) if t is not None}
         self.edges = sorted(to_ms(t) for t in dated)
-        self._cache: dict[tuple[str | None, int], Rate | None] = {}
+        self._cache: dict[tuple[str | None, int], int | None] = {}
 
     def entry(self, model: str | None, t: int) -> Rate | None:
         """Return the entry for a model at a time in ms; None: there is no price."""
+        position = self.position(model, t)
+        return None if position is None else self._config.rates[position]
+
+    def position(self, model: str | None, t: int) -> int | None:
+        """Return where that entry stands in `rates`."""
         key = (model, bisect_right(self.edges, t))
         if key not in self._cache:
             at = from_ms(t)
             self._cache[key] = next(
-                (r for r in self._config.rates if r.holds(at) and glob_matches(r.model, model or "")), None
+                (n for n, r in enumerate(self._config.rates) if r.holds(at) and glob_matches(r.model, model or "")),
+                None,
             )
         return self._cache[key]
 

@@ -7,176 +7,80 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from decimal import Decimal
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
-from pipelines.classes import CLASSES, Class, Outage, Piece, Reserved, ReservedStretch, Segment, classify
-from pipelines.config import Config, Reservation
+from pipelines.classes import Outage, Piece, Reserved, ReservedStretch, Segment, classify
+from pipelines.config import Config, Reservation, Tenant
+from pipelines.contract import Contract, Months, credit, decided
 from pipelines.instants import HOUR_MS, from_ms, to_ms
 from pipelines.intervals import Interval
 from pipelines.metering import Metered
 from pipelines.observations import PPB
-from pipelines.periods import local_midnights
+from pipelines.periods import local_midnights, local_months
+from pipelines.rated import ZERO, ByModel, Charge, FleetUse, Held, Rated, TenantUse, WorkloadUse, kwh
 from pipelines.rates import RateCard
 from pipelines.tables import Finding
 from pipelines.tenancy import tenancy
 
-ZERO: Final = Fraction(0)
+__all__ = ["Charge", "FleetUse", "Held", "Rated", "TenantUse", "WorkloadUse", "clipped", "kwh", "rate"]
+
 INSTANT: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
-@dataclass
-class Held:
-    """Sums over what one lease, workload or tenant held in the period, in GPU-ms unless said.
-
-    Attributes:
-        seen, busy: of what was observed; busy is the activity in it.
-        observed_allocated, active: of the leases ever observed.
-        waste: money, (allocated − active) at the on-demand rate.
-        leases: how many leases, and how many of them were ever observed.
-    """
-
-    allocated: Fraction = ZERO
-    seen: Fraction = ZERO
-    observed_allocated: Fraction = ZERO
-    active: Fraction = ZERO
-    waste: Fraction = ZERO
-    leases: int = 0
-    observed_leases: int = 0
-    joules: float | None = None
-
-    def add(self, other: Held) -> None:
-        """Add another's sums."""
-        self.allocated += other.allocated
-        self.seen += other.seen
-        self.observed_allocated += other.observed_allocated
-        self.active += other.active
-        self.waste += other.waste
-        self.leases += other.leases
-        self.observed_leases += other.observed_leases
-        if other.joules is not None:
-            self.joules = (self.joules or 0.0) + other.joules
-
-    @property
-    def utilization(self) -> Fraction | None:
-        """Active ÷ the allocated hours of the observed leases."""
-        return self.active / self.observed_allocated if self.observed_allocated else None
-
-    @property
-    def coverage(self) -> Fraction | None:
-        """The share of the allocated time with a valid busy sample."""
-        return self.seen / self.allocated if self.allocated else None
-
-
-@dataclass
-class WorkloadUse:
-    """A workload of one tenant in the period."""
-
-    cluster: str
-    workload: str
-    user: str | None
-    start: int
-    end: int
-    held: Held = field(default_factory=Held)
-    usage: Fraction = ZERO
-    reserved_cost: Fraction = ZERO
-
-
-@dataclass
-class TenantUse:
-    """What one tenant held in the period, and what its own lines come to before rounding.
-
-    Attributes:
-        hours: GPU-hours by class.
-        list_price: allocated hours at the on-demand rate.
-        unused: unused reserved hours by reservation; `unused_list_price` at the on-demand rate.
-        fees, credits: money by reservation.
-        means: how busy each lease was, where it was observed.
-    """
-
-    held: Held = field(default_factory=Held)
-    hours: dict[Class, Fraction] = field(default_factory=lambda: dict.fromkeys(CLASSES, ZERO))
-    workloads: dict[tuple[str, str], WorkloadUse] = field(default_factory=dict)
-    usage: Fraction = ZERO
-    reservation: Fraction = ZERO
-    credit: Fraction = ZERO
-    list_price: Fraction = ZERO
-    unused: dict[str, Fraction] = field(default_factory=dict)
-    unused_list_price: Fraction = ZERO
-    fees: dict[str, Fraction] = field(default_factory=dict)
-    credits: dict[str, Fraction] = field(default_factory=dict)
-    means: dict[str, Fraction] = field(default_factory=dict)
-    has_reservation: bool = False
-
-
-@dataclass
-class FleetUse:
-    """Where the fleet's device time went, in GPU-hours by state, and what it is worth.
-
-    Attributes:
-        idle: idle hours by model, and their on-demand price; `owned_idle` the same by owner of dedicated devices.
-    """
-
-    hours: dict[str, Fraction]
-    capacity_price: Fraction
-    devices: int
-    joules: float | None
-    idle: dict[str | None, tuple[Fraction, Fraction]]
-    owned_idle: dict[str, dict[str | None, tuple[Fraction, Fraction]]]
-
-
 @dataclass(frozen=True)
-class Charge:
-    """A part of a lease in one class at one rate (None: no price is known)."""
+class _Scope:
+    """What a rating is about: [within) in ms, and the whole local months around it."""
 
-    tenant: str | None
-    lease: str
-    workload: str
-    model: str | None
-    start: int
-    end: int
-    gpus: Fraction
-    class_: Class
-    reservation: str | None
-    rate: Fraction | None
-
-
-@dataclass
-class Rated:
-    """A period, rated; `tenants` holds None for what no tenant owns."""
-
-    fleet: FleetUse
-    tenants: dict[str | None, TenantUse]
-    charges: list[Charge]
-    findings: list[Finding]
+    metered: Metered
+    config: Config
+    card: RateCard
+    cuts: list[int]
+    within: Interval
+    months: Months
+    whole: Interval
 
 
 def rate(metered: Metered, config: Config, within: Interval) -> Rated:
     """Rate what was metered within a period, given in ms."""
     card = RateCard(config)
-    midnights = local_midnights(from_ms(within[0]), from_ms(within[1]), config.timezone)
+    months = local_months(from_ms(within[0]), from_ms(within[1]), config.timezone)
+    whole = (to_ms(months[0].start), to_ms(months[-1].end))
+    midnights = local_midnights(months[0].start, months[-1].end, config.timezone)
     cuts = sorted({*card.edges, *(to_ms(t) for t in midnights)})
+    scope = _Scope(metered, config, card, cuts, within, Months([to_ms(m.start) for m in months]), whole)
     usage = clipped(metered.usage, within)
     findings: list[Finding] = []
-    fleet = _fleet(usage, card)
     owners = tenancy(metered.leases, config)
     allocated = _attributed(usage, metered.leases, owners)
+    decisive = _decisive(allocated, scope, owners)
     tenants: dict[str | None, TenantUse] = defaultdict(TenantUse)
     _sum_held(allocated, card, tenants)
     charges: list[Charge] = []
-    for tenant in sorted({t for t in allocated["payer"].unique() if t} | {r.tenant for r in config.reservations}):
-        rows = allocated.filter(pl.col("payer") == tenant)
-        charges += _tenant(tenant, rows, metered, config, card, cuts, within, tenants)
-    charges += _nobodys(allocated.filter(pl.col("payer").is_null()), card, cuts, tenants)
+    present = {t for t in allocated["payer"].unique() if t} | {r.tenant for r in config.reservations}
+    held = dict(allocated.partition_by("payer", as_dict=True).items())
+    deciding = held if decisive is allocated else dict(decisive.partition_by("payer", as_dict=True).items())
+    nothing = allocated.clear()
+    for tenant in sorted(present):
+        rows = held.get((tenant,), nothing)
+        charges += _tenant(tenant, rows, deciding.get((tenant,), nothing), scope, tenants)
+    charges += _nobodys(held.get((None,), nothing), card, scope.months, tenants)
     findings += _unpriced(usage, card)
     if None in tenants and tenants[None].held.allocated:
         findings.append(_unresolved(allocated))
-    return Rated(fleet, dict(tenants), charges, findings)
+    return Rated(_fleet(usage, scope), dict(tenants), charges, findings)
+
+
+def _decisive(allocated: pl.DataFrame, scope: _Scope, owners: pl.DataFrame) -> pl.DataFrame:
+    """Return what is allocated in the whole months, where they decide anything."""
+    config = scope.config
+    if scope.whole == scope.within or not (config.sla.thresholds or any(r.tiers for r in config.rates)):
+        return allocated
+    return _attributed(clipped(scope.metered.usage, scope.whole), scope.metered.leases, owners)
 
 
 def clipped(usage: pl.DataFrame, within: Interval) -> pl.DataFrame:
@@ -205,33 +109,35 @@ def _with_stretch(rows: pl.DataFrame, edges: list[int]) -> pl.DataFrame:
     )
 
 
-def _fleet(usage: pl.DataFrame, card: RateCard) -> FleetUse:
+def _fleet(usage: pl.DataFrame, scope: _Scope) -> FleetUse:
+    grain = ("state", "model", "owner", "stretch", "weight_num", "weight_den")
     sums = (
-        _with_stretch(usage, card.edges)
-        .group_by("state", "model", "owner", "stretch", "weight_num", "weight_den")
+        _with_stretch(usage, scope.card.edges)
+        .group_by(grain)
         .agg(ms=(pl.col("end") - pl.col("start")).sum(), at=pl.col("start").min())
     )
     hours: dict[str, Fraction] = defaultdict(Fraction)
     price = ZERO
-    idle: dict[str | None, tuple[Fraction, Fraction]] = {}
-    owned: dict[str, dict[str | None, tuple[Fraction, Fraction]]] = defaultdict(dict)
-    for row in sums.sort("state", "model", "owner", "stretch", "weight_num", "weight_den").iter_rows(named=True):
+    lost: dict[str, ByModel] = defaultdict(dict)
+    owned: dict[str, dict[str, ByModel]] = defaultdict(lambda: defaultdict(dict))
+    for row in sums.sort(grain).iter_rows(named=True):
+        state, model, owner = row["state"], row["model"], row["owner"]
         amount = Fraction(row["ms"] * row["weight_num"], row["weight_den"] * HOUR_MS)
-        hours[row["state"]] += amount
-        rate_ = card.price(row["model"], "on_demand", row["at"])
-        price += amount * (rate_ or 0)
-        if row["state"] == "idle":
-            for table in (idle, *([owned[row["owner"]]] if row["owner"] else [])):
-                h, p = table.get(row["model"], (ZERO, ZERO))
-                table[row["model"]] = (h + amount, p + amount * (rate_ or 0))
+        hours[state] += amount
+        money = amount * (scope.card.price(model, "on_demand", row["at"]) or 0)
+        price += money
+        if state in {"idle", "stranded", "down"}:
+            for table in (lost[state], *([owned[owner][state]] if owner else [])):
+                h, p = table.get(model, (ZERO, ZERO))
+                table[model] = (h + amount, p + money)
     energy = usage["energy_joules"].drop_nulls()
     return FleetUse(
         hours=hours,
         capacity_price=price,
         devices=usage.select(pl.struct("cluster", "device").n_unique()).item() if usage.height else 0,
         joules=float(energy.sum()) if len(energy) else None,
-        idle=idle,
-        owned_idle=owned,
+        lost=lost,
+        owned=owned,
     )
 
 
@@ -358,44 +264,69 @@ def _unpriced(usage: pl.DataFrame, card: RateCard) -> Iterator[Finding]:
 
 
 def _tenant(
-    tenant: str,
-    rows: pl.DataFrame,
-    metered: Metered,
-    config: Config,
-    card: RateCard,
-    cuts: list[int],
-    within: Interval,
-    tenants: dict[str | None, TenantUse],
+    tenant: str, rows: pl.DataFrame, decisive: pl.DataFrame, scope: _Scope, tenants: dict[str | None, TenantUse]
 ) -> list[Charge]:
-    segments, described = _segments(rows, cuts)
-    own = [
-        r for r in config.reservations if r.tenant == tenant and to_ms(r.to) > within[0] and to_ms(r.from_) < within[1]
-    ]
-    if not segments and not own:
-        return []
+    config, card = scope.config, scope.card
     settings = next(t for t in config.tenants if t.id == tenant)
+    plain = Contract(card, settings.discounts, scope.months)
+    cuts = sorted({*scope.cuts, *plain.edges}) if settings.discounts else scope.cuts
+    pieces, stretches, described = _classified(settings, rows, scope, cuts, scope.within)
+    if not pieces and not stretches:
+        return []
+    contract = plain
+    if config.sla.thresholds or any(r.tiers for r in config.rates):
+        of_months = (
+            (pieces, stretches, described)
+            if scope.whole == scope.within
+            else _classified(settings, decisive, scope, cuts, scope.whole)
+        )
+        decision = decided(_hours(of_months[0], of_months[2]), of_months[1], card, scope.months)
+        contract = Contract(card, settings.discounts, scope.months, decision)
+    use = tenants[tenant]
+    by_id = {r.id: r for r in config.reservations if r.tenant == tenant}
+    use.has_reservation = bool(stretches)
+    _sum_reservations(use, stretches, by_id, contract, scope)
+    return _sum_pieces(tenant, use, pieces, described, by_id, contract, scope.months)
+
+
+_Classified = tuple[list[Piece], list[ReservedStretch], list[dict[str, Any]]]
+
+
+def _classified(settings: Tenant, rows: pl.DataFrame, scope: _Scope, cuts: list[int], within: Interval) -> _Classified:
+    """Return the pieces of one tenant's leases by class, the use of its reservations, and the leases of the pieces."""
+    own = [
+        r
+        for r in scope.config.reservations
+        if r.tenant == settings.id and to_ms(r.to) > within[0] and to_ms(r.from_) < within[1]
+    ]
+    segments, described = _segments(rows, cuts)
+    if not segments and not own:
+        return [], [], []
     pieces, stretches = classify(
         segments,
         [Reserved(r.id, r.model, r.gpus, to_ms(r.from_), to_ms(r.to)) for r in own],
-        _outages(metered.outages, tenant) if config.sla.credit_downtime else [],
+        _outages(scope.metered.outages, settings.id) if scope.config.sla.credit_downtime else [],
         quota=settings.quota.gpus if settings.quota else None,
         cuts=cuts,
         within=within,
     )
-    use = tenants[tenant]
-    by_id = {r.id: r for r in own}
-    use.has_reservation = bool(own)
-    _sum_reservations(use, stretches, by_id, card)
-    return _sum_pieces(tenant, use, pieces, described, by_id, card)
+    return pieces, stretches, described
 
 
-def _nobodys(rows: pl.DataFrame, card: RateCard, cuts: list[int], tenants: dict[str | None, TenantUse]) -> list[Charge]:
+def _hours(pieces: Iterable[Piece], described: list[dict[str, Any]]) -> Iterator[tuple[str | None, str, int, Fraction]]:
+    for piece in pieces:
+        if piece.reservation is None:
+            hours = piece.gpus * (piece.end - piece.start) / HOUR_MS
+            yield described[piece.segment]["model"], piece.class_, piece.start, hours
+
+
+def _nobodys(rows: pl.DataFrame, card: RateCard, months: Months, tenants: dict[str | None, TenantUse]) -> list[Charge]:
     """Charge nobody for what no tenant owns: it has a class and a rate, and stays unbilled."""
-    segments, described = _segments(rows, cuts)
+    segments, described = _segments(rows, sorted({*card.edges, *months.starts}))
     if not segments:
         return []
     pieces, _ = classify(segments, [], [], quota=None, cuts=(), within=(0, 0))
-    return _sum_pieces(None, tenants[None], pieces, described, {}, card)
+    return _sum_pieces(None, tenants[None], pieces, described, {}, Contract(card, (), months), months)
 
 
 def _outages(outages: pl.DataFrame, tenant: str) -> list[Outage]:
@@ -406,20 +337,31 @@ def _outages(outages: pl.DataFrame, tenant: str) -> list[Outage]:
 
 
 def _sum_reservations(
-    use: TenantUse, stretches: Iterable[ReservedStretch], reservations: Mapping[str, Reservation], card: RateCard
+    use: TenantUse,
+    stretches: Iterable[ReservedStretch],
+    reservations: Mapping[str, Reservation],
+    contract: Contract,
+    scope: _Scope,
 ) -> None:
     for stretch in stretches:
         hours = Fraction(stretch.end - stretch.start, HOUR_MS)
         reservation = reservations[stretch.reservation]
-        price = card.reserved(reservation, stretch.start)
-        fee, credit = stretch.gpus * hours * price, stretch.down * hours * price
-        use.reservation += fee
-        use.credit += credit
-        use.fees[reservation.id] = use.fees.get(reservation.id, ZERO) + fee
-        use.credits[reservation.id] = use.credits.get(reservation.id, ZERO) + credit
+        price = contract.reserved(reservation, stretch.start)
+        month = scope.months.of(stretch.start)
         unused = (stretch.gpus - stretch.used - stretch.down) * hours
-        use.unused[reservation.id] = use.unused.get(reservation.id, ZERO) + unused
-        use.unused_list_price += unused * (card.on_demand_of(reservation, stretch.start) or 0)
+        fee, down = stretch.gpus * hours * price, stretch.down * hours * price
+        given_back = credit(scope.config.sla, contract.availability(reservation.id, month), fee, down)
+        use.reservation += fee
+        use.credit += given_back
+        use.unused_list_price += unused * (scope.card.on_demand_of(reservation, stretch.start) or 0)
+        for table, key, amount in (
+            (use.fees, reservation.id, fee),
+            (use.credits, reservation.id, given_back),
+            (use.unused, reservation.id, unused),
+            (use.unused_fees, reservation.id, unused * price),
+        ):
+            table[key] = table.get(key, ZERO) + amount
+        use.fees_spent[month] = use.fees_spent.get(month, ZERO) + fee
 
 
 def _sum_pieces(
@@ -428,7 +370,8 @@ def _sum_pieces(
     pieces: Iterable[Piece],
     described: list[dict[str, Any]],
     reservations: Mapping[str, Reservation],
-    card: RateCard,
+    contract: Contract,
+    months: Months,
 ) -> list[Charge]:
     charges = []
     for piece in pieces:
@@ -437,12 +380,15 @@ def _sum_pieces(
         use.hours[piece.class_] += hours
         workload = use.workloads[row["lease_cluster"], row["workload"]]
         if piece.reservation is not None:
-            price: Fraction | None = card.reserved(reservations[piece.reservation], piece.start)
+            price: Fraction | None = contract.reserved(reservations[piece.reservation], piece.start)
             workload.reserved_cost += hours * (price or 0)
         else:
-            price = card.price(row["model"], piece.class_, piece.start)
-            workload.usage += hours * (price or 0)
-            use.usage += hours * (price or 0)
+            price = contract.usage(row["model"], piece.class_, piece.start)
+            amount = hours * (price or 0)
+            workload.usage += amount
+            use.usage += amount
+            month = months.of(piece.start)
+            use.spent[month] = use.spent.get(month, ZERO) + amount
         charges.append(
             Charge(
                 tenant, row["id"], row["workload"], row["model"], piece.start, piece.end, piece.gpus,
@@ -456,8 +402,3 @@ def _unresolved(allocated: pl.DataFrame) -> Finding:
     names = allocated.filter(pl.col("payer").is_null())["workload"].unique().sort().to_list()
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return Finding("unresolved_owner", len(names), f"no tenant's selector matches {', '.join(names[:3])}{more}")
-
-
-def kwh(joules: float | None) -> Fraction | None:
-    """Return energy in kWh; measured to the millionth of a Wh, so that money on it is exact."""
-    return None if joules is None else Fraction(Decimal(repr(round(joules / 3_600_000, 9))))

@@ -6,7 +6,7 @@ Hours, kWh and ratios are numbers to six decimals; money is a string in the curr
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
@@ -74,9 +74,14 @@ class Charges(_Part):
     idle: Money
     energy: Money
     overhead: Money
+    commitment: Money = Field(description="what is missing to what the tenant committed to pay at least in a month")
     credit: Money
     adjustment: Money
     total: Money
+
+
+LINES: Final = tuple(name for name in Charges.model_fields if name not in {"adjustment", "total"})
+"""Kinds of charge that follow from a period's own usage."""
 
 
 class WorkloadReport(_Part):

@@ -23,8 +23,7 @@ from pipelines.report import (
     TenantReport,
     WorkloadReport,
 )
-from pipelines.selectors import glob_matches
-from pipelines.sharing import UNATTRIBUTED, Keys, beyond_unused, overhead_amount
+from pipelines.sharing import Shared, shared_costs, shortfalls, users
 from pipelines.tables import Finding, merge_findings
 
 ZERO = Fraction(0)
@@ -38,19 +37,18 @@ def make_report(
     as_of: datetime,
     *,
     adjustments: Mapping[str, Decimal] | None = None,
+    shared: Shared | None = None,
 ) -> Report:
     """Return the report of a rated period.
 
     Args:
         adjustments: what the book adds, by tenant.
+        shared: who shares what in the period, where it is known already.
     """
     booked = adjustments or {}
-    used = {t: use for t, use in rated.tenants.items() if t is not None and (use.held.allocated or use.has_reservation)}
-    listed = sorted({*used, *(t.id for t in config.tenants if t.budget is not None)})
-    keys = _keys(rated, used)
-    overheads = [(o, overhead_amount(o, period, config.timezone)) for o in config.overheads]
-    shared_overheads = _added(keys.share(amount, o.split, config.currency) for o, amount in overheads)
-    idle = _idle(rated, used, keys, config)
+    common = shared or shared_costs(rated, config, period)
+    missing = shortfalls(rated, config, period)
+    listed = {*users(rated), *(t.id for t in config.tenants if t.budget is not None), *common.tenants, *missing}
     clusters = Counter(
         w for w, _ in {(w.workload, w.cluster) for u in rated.tenants.values() for w in u.workloads.values()}
     )
@@ -58,16 +56,17 @@ def make_report(
         _tenant(
             tenant,
             rated.tenants.get(tenant, TenantUse()),
-            idle.get(tenant, Decimal(0)),
-            shared_overheads.get(tenant, Decimal(0)),
+            common.idle_of(tenant),
+            common.overhead_of(tenant),
+            missing.get(tenant, Decimal(0)),
             booked.get(tenant, Decimal(0)),
             clusters,
             config,
         )
-        for tenant in sorted({*listed, *idle, *shared_overheads, *booked})
+        for tenant in sorted({*listed, *booked})
     ]
     energy = _energy_price(rated.fleet.joules, config)
-    cost = round_money(rated.fleet.capacity_price + sum((a for _, a in overheads), ZERO) + energy, config.currency)
+    cost = round_money(rated.fleet.capacity_price + common.overhead_cost + energy, config.currency)
     billed = sum((Decimal(t.charges.total) for t in tenants), round_money(0, config.currency))
     hours = rated.fleet.hours
     unattributed = rated.tenants.get(None, TenantUse())
@@ -95,43 +94,6 @@ def make_report(
     )
 
 
-def _keys(rated: Rated, used: dict[str, TenantUse]) -> Keys:
-    weight = {t: use.list_price + use.unused_list_price for t, use in used.items()}
-    if None in rated.tenants:
-        weight[UNATTRIBUTED] = rated.tenants[None].list_price
-    return Keys(sorted(used), weight)
-
-
-def _idle(rated: Rated, used: dict[str, TenantUse], keys: Keys, config: Config) -> dict[str, Decimal]:
-    """Share the idle hours beyond unused reservations, per model at its on-demand rate."""
-    policy = config.idle.policy
-    if policy == "platform":
-        return {}
-    if policy == "owner":
-        amounts = {
-            owner: round_money(_idle_price(idle, _unused(used, config, owner)), config.currency)
-            for owner, idle in rated.fleet.owned_idle.items()
-        }
-        known = {t.id for t in config.tenants}
-        return {owner: amount for owner, amount in amounts.items() if amount and owner in known}
-    return keys.share(_idle_price(rated.fleet.idle, _unused(used, config)), policy, config.currency)
-
-
-def _unused(used: dict[str, TenantUse], config: Config, tenant: str | None = None) -> list[tuple[Fraction, str]]:
-    return [
-        (used[r.tenant].unused.get(r.id, ZERO), r.model)
-        for r in config.reservations
-        if r.tenant in used and tenant in (None, r.tenant)
-    ]
-
-
-def _idle_price(idle: dict[str | None, tuple[Fraction, Fraction]], unused: list[tuple[Fraction, str]]) -> Fraction:
-    hours = {model: h for model, (h, _) in idle.items()}
-    taken = [(h, [m for m in hours if glob_matches(pattern, m or "")]) for h, pattern in unused]
-    left = beyond_unused(hours, taken)
-    return sum((price * left[model] / h for model, (h, price) in idle.items() if h), ZERO)
-
-
 def _energy_price(joules: float | None, config: Config) -> Fraction:
     energy = config.energy
     if not energy.charge or joules is None or energy.price_per_kwh is None:
@@ -139,19 +101,12 @@ def _energy_price(joules: float | None, config: Config) -> Fraction:
     return (kwh(joules) or ZERO) * Fraction(energy.pue) * Fraction(energy.price_per_kwh)
 
 
-def _added(shares: Iterable[dict[str, Decimal]]) -> dict[str, Decimal]:
-    total: dict[str, Decimal] = {}
-    for share in shares:
-        for tenant, amount in share.items():
-            total[tenant] = total.get(tenant, Decimal(0)) + amount
-    return total
-
-
 def _tenant(
     tenant: str,
     use: TenantUse,
     idle: Decimal,
     overhead: Decimal,
+    commitment: Decimal,
     adjustment: Decimal,
     clusters: Counter[str],
     config: Config,
@@ -163,6 +118,7 @@ def _tenant(
         "idle": round_money(idle, currency),
         "energy": round_money(_energy_price(use.held.joules, config), currency),
         "overhead": round_money(overhead, currency),
+        "commitment": round_money(commitment, currency),
         "credit": round_money(-use.credit, currency),
         "adjustment": round_money(adjustment, currency),
     }

@@ -17,6 +17,7 @@ LINES = {
     "idle": "Share of idle time",
     "energy": "Energy",
     "overhead": "Share of overheads",
+    "commitment": "Shortfall of the commitment",
     "credit": "Credits for downtime",
     "adjustment": "Adjustments",
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Final
 
 from exporter.errors import UsageError, WorkError
 from pipelines import publish
@@ -19,8 +18,7 @@ from pipelines.config import Config
 from pipelines.ledger import Ledger, open_ledger
 from pipelines.money import format_money, minor_unit, round_money
 from pipelines.periods import parse_period
-
-CHARGES: Final = ("usage", "reservation", "idle", "energy", "overhead", "credit")
+from pipelines.report import LINES
 
 
 def credit(
@@ -113,7 +111,7 @@ def reprice(config: Config, prices: Config, period: str, *, reason: str, now: da
         before = journal.journal(reckoning.books)
         entries: list[Entry] = []
         for tenant in found.tenants:
-            for charge in CHARGES:
+            for charge in LINES:
                 amount = Decimal(getattr(tenant.difference, charge))
                 if amount:
                     entries.append(
@@ -174,7 +172,7 @@ def _less(found: WhatIf, already: dict[tuple[str, str], Decimal]) -> WhatIf:
     for tenant in found.tenants:
         lines = {
             charge: Decimal(getattr(tenant.difference, charge)) - already.get((tenant.tenant, charge), Decimal(0))
-            for charge in CHARGES
+            for charge in LINES
         }
         total = sum(lines.values(), Decimal(0))
         text = {name: format(amount or abs(amount), "f") for name, amount in {**lines, "total": total}.items()}

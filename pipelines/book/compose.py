@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final
@@ -12,11 +12,14 @@ from pipelines.book.breakdown import UNKNOWN_MODEL, Sums, costs, hours_of, sums_
 from pipelines.book.document import Line, LinePart, Party, Past, Share, Spent, Statement
 from pipelines.book.entries import Entry
 from pipelines.config import Config, Tenant
+from pipelines.contract import Contract, Months
 from pipelines.instants import HOUR_MS, from_ms, to_ms
 from pipelines.money import largest_remainder, plain, round_money
+from pipelines.periods import Period
 from pipelines.rates import RateCard
 from pipelines.rating import Charge, Rated, TenantUse
 from pipelines.report import Report, TenantReport
+from pipelines.sharing import Shared, shared_costs
 
 ZERO: Final = Fraction(0)
 DESCRIPTIONS: Final = {
@@ -25,10 +28,19 @@ DESCRIPTIONS: Final = {
     "idle": "Share of idle capacity",
     "energy": "Energy",
     "overhead": "Share of overheads",
+    "commitment": "Shortfall of the minimum commitment",
     "credit": "Credit for reserved GPUs that were down",
     "adjustment": "Adjustments",
 }
 """What each kind of charge is called, in the order of the lines."""
+CAUSE_NAMES: Final = {
+    "unallocated": "held by nobody",
+    "reserved_unused": "reserved, not used",
+    "stranded": "stranded by MIG layouts",
+    "down": "down",
+    "repair": "under repair",
+}
+"""What idle capacity was lost to."""
 
 
 def make_statement(
@@ -41,6 +53,7 @@ def make_statement(
     entries: Sequence[Entry] = (),
     trend: Sequence[Past] = (),
     number: str | None = None,
+    shared: Shared | None = None,
 ) -> Statement:
     """Return the statement of a tenant that the report lists.
 
@@ -48,11 +61,13 @@ def make_statement(
         label: how the period is called ("2026-10").
         entries: what the book holds for this tenant in this period; they make up the report's `adjustment`.
         number: of a closed period's statement.
+        shared: who shares what in the period, where it is known already.
     """
     row = next(t for t in report.tenants if t.tenant == tenant)
     settings = next((t for t in config.tenants if t.id == tenant), None)
     use = rated.tenants.get(tenant, TenantUse())
     charges = [c for c in rated.charges if c.tenant == tenant]
+    common = shared or shared_costs(rated, config, Period(report.period.from_, report.period.to))
     return Statement(
         number=number,
         status="closed" if number else "open",
@@ -63,7 +78,7 @@ def make_statement(
         currency=report.currency,
         as_of=report.as_of,
         config_hash=report.config_hash,
-        lines=_lines(row, use, charges, config, report, label, entries),
+        lines=_lines(row, use, charges, config, report, label, entries, common),
         total=row.charges.total,
         gpu_hours=row.gpu_hours,
         utilization=row.utilization,
@@ -98,9 +113,12 @@ def _lines(
     report: Report,
     label: str,
     entries: Sequence[Entry],
+    shared: Shared,
 ) -> list[Line]:
     parts = {
         "usage": _usage_parts(charges, Decimal(row.charges.usage), config),
+        "idle": _shared_parts(row.tenant, {CAUSE_NAMES[cause]: s for cause, s in shared.idle.items()}),
+        "overhead": _shared_parts(row.tenant, shared.overheads),
         "reservation": _reservation_parts(use.fees, Decimal(row.charges.reservation), config, report),
         "credit": _reservation_parts(use.credits, Decimal(row.charges.credit), config, None),
     }
@@ -132,6 +150,13 @@ def _lines(
     return lines
 
 
+def _shared_parts(tenant: str, shared: Mapping[str, Mapping[str, Decimal]]) -> list[LinePart]:
+    """Part a line by what is shared."""
+    return [
+        LinePart(description=name, amount=plain(shares[tenant])) for name, shares in shared.items() if tenant in shares
+    ]
+
+
 def _usage_parts(charges: list[Charge], line: Decimal, config: Config) -> list[LinePart]:
     """Part the usage line by model, class and rate; where a rate changed, a part says from when it is."""
     hours: dict[tuple[str, str, Fraction], Fraction] = {}
@@ -143,13 +168,15 @@ def _usage_parts(charges: list[Charge], line: Decimal, config: Config) -> list[L
             since[key] = min(since.get(key, charge.start), charge.start)
     amounts = largest_remainder(line, {key: h * key[2] for key, h in hours.items()}, config.currency)
     rates = Counter((model, class_) for model, class_, _ in hours)
+    terms = _Terms(config, charges[0].tenant) if charges else None
     parts = []
     for model, class_, rate in sorted(hours, key=lambda k: (k[:2], since[k])):
         part = (model, class_, rate)
         changed = f", from {from_ms(since[part]).astimezone(config.timezone):%m-%d}" if rates[model, class_] > 1 else ""
+        agreed = terms.named(None if model == UNKNOWN_MODEL else model, class_, since[part]) if terms else ""
         parts.append(
             LinePart(
-                description=f"{model}, {class_.replace('_', ' ')}{changed}",
+                description=f"{model}, {class_.replace('_', ' ')}{changed}{agreed}",
                 model=model,
                 class_=class_,
                 quantity=_number(hours[part]),
@@ -158,6 +185,20 @@ def _usage_parts(charges: list[Charge], line: Decimal, config: Config) -> list[L
             )
         )
     return parts
+
+
+class _Terms:
+    """What is agreed with a tenant about the price of its usage."""
+
+    def __init__(self, config: Config, tenant: str | None) -> None:
+        settings = next((t for t in config.tenants if t.id == tenant), None)
+        self._card = RateCard(config)
+        self._contract = Contract(self._card, settings.discounts if settings else (), Months([0]))
+
+    def named(self, model: str | None, class_: str, t: int) -> str:
+        entry, discount = self._card.entry(model, t), self._contract.discount(model, class_, t)
+        volume = ", by volume" if entry is not None and entry.tiers and entry.by_volume(class_) else ""
+        return volume + (f", less {discount.percent.normalize():f} %" if discount is not None else "")
 
 
 def _reservation_parts(

@@ -15,11 +15,10 @@ from pipelines.book.shelf import ClosedBook, digest, part_of, period_of
 from pipelines.config import Config
 from pipelines.metering import Metered
 from pipelines.rating import rate
-from pipelines.report import Report, TenantReport
+from pipelines.report import LINES, Report, TenantReport
 from pipelines.statement import make_report, within_of
 from pipelines.tables import Finding
 
-CHARGES: Final = ("usage", "reservation", "idle", "energy", "overhead", "credit")
 METERING: Final = ("sharing", "mig", "attribution", "scrape_interval", "timezone")
 """Sections that say how is metered: what another one makes of a closed period is no late data."""
 
@@ -85,7 +84,7 @@ def _differences(
     entries = []
     tenants = {*was, *known} | {tenant for period, tenant, _ in booked if period == book.period}
     for tenant in sorted(tenants):
-        for charge in CHARGES:
+        for charge in LINES:
             amount, hours = booked.get((book.period, tenant, charge), (Decimal(0), 0.0))
             owed = _charge(known.get(tenant), charge) - _charge(was.get(tenant), charge) - amount
             if owed:

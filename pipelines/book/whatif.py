@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,10 +17,8 @@ from pipelines.money import plain, round_money
 from pipelines.periods import Period, parse_period
 from pipelines.publish import published_fleet
 from pipelines.rating import rate
-from pipelines.report import Charges, Money, Report, ReportPeriod
+from pipelines.report import LINES, Charges, Money, Report, ReportPeriod
 from pipelines.statement import make_report, within_of
-
-CHARGES: Final = ("usage", "reservation", "idle", "energy", "overhead", "credit", "adjustment", "total")
 
 
 class _Part(BaseModel):
@@ -96,7 +93,7 @@ def compared(now: Report, then: Report, other: Config, not_considered: Sequence[
     ours, theirs = ({t.tenant: t.charges for t in report.tenants} for report in (now, then))
     tenants = []
     for tenant in sorted({*ours, *theirs}):
-        lines = {c: _amount(theirs.get(tenant), c) - _amount(ours.get(tenant), c) for c in CHARGES[:-2]}
+        lines = {c: _amount(theirs.get(tenant), c) - _amount(ours.get(tenant), c) for c in LINES}
         lines["adjustment"] = Decimal(0)
         lines["total"] = sum(lines.values(), Decimal(0))
         before = _amount(ours.get(tenant), "total")

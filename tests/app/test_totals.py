@@ -52,7 +52,7 @@ def test_a_tenant_s_lines_are_those_of_its_report(published: Path, tenant: str) 
     own = lines(scope, scope.month)[tenant]
     found = report(load(published), period="2026-11", tenant=tenant).tenants[0]
     assert own["reserved"] + own["unused"] == Decimal(found.charges.reservation)
-    for name in ("usage", "idle", "energy", "overhead", "credit", "adjustment"):
+    for name in ("usage", "idle", "energy", "overhead", "commitment", "credit", "adjustment"):
         assert own[name] == Decimal(getattr(found.charges, name))
     for workload in found.workloads:
         assert sum(row["amount"] for row in leases_of(scope, workload.workload)) == Decimal(workload.cost)

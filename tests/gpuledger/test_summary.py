@@ -16,7 +16,7 @@ from gpuledger.tables import align, spread
 
 
 def tenant(name: str, hours: float, **charges: str) -> dict[str, Any]:
-    kinds = ("usage", "reservation", "idle", "energy", "overhead", "credit", "adjustment")
+    kinds = ("usage", "reservation", "idle", "energy", "overhead", "commitment", "credit", "adjustment")
     amounts = {kind: charges.get(kind, "0.00") for kind in kinds}
     total = sum((Decimal(amount) for amount in amounts.values()), Decimal(0))
     return {

@@ -17,6 +17,7 @@ _CATEGORY_OF: Final = {
     "reservation": "Purchase",
     "idle": "Usage",
     "overhead": "Usage",
+    "commitment": "Purchase",
     "credit": "Credit",
     "adjustment": "Adjustment",
 }

@@ -34,6 +34,7 @@ _CATEGORY_OF: Final = {
     "reservation": "Purchase",
     "idle": "Usage",
     "overhead": "Usage",
+    "commitment": "Purchase",
     "credit": "Credit",
 }
 
@@ -90,10 +91,18 @@ def _parted(charges: list[Charge], bounds: list[int], card: RateCard) -> dict[_P
             charge.class_,
             charge.reservation,
             charge.rate or Fraction(0),
-            card.price(charge.model, "on_demand", charge.start) or Fraction(0),
+            _listed(charge, card),
         )
         found[part] = found.get(part, Fraction(0)) + hours_of(charge)
     return found
+
+
+def _listed(charge: Charge, card: RateCard) -> Fraction:
+    """Return the price before discounts and tiers; beyond quota it is one of its own, spot is off the on-demand one."""
+    class_ = "overflow" if charge.class_ == "overflow" else "on_demand"
+    if charge.class_ == "reserved" and charge.reservation is None:
+        class_ = "reserved"
+    return card.price(charge.model, class_, charge.start) or Fraction(0)
 
 
 def _common(tenant: str, reckoned: Reckoned, period: Period) -> Row:
@@ -137,12 +146,10 @@ def _usage(parts: Mapping[_Part, Fraction], report: TenantReport, common: Row, c
     billed = _split(Decimal(report.charges.usage), {p: h * p.rate for p, h in held.items()}, config.currency)
     for part, hours in held.items():
         dynamic = part.class_ == "spot"
-        # Beyond quota the rate is a list price of its own; spot is a discount on the on-demand price.
-        listed = part.listed if dynamic else part.rate
         yield {
             **common,
             **_workload(part),
-            **_priced(hours, contracted=part.rate, listed=listed),
+            **_priced(hours, contracted=part.rate, listed=part.listed),
             "BilledCost": billed[part],
             "EffectiveCost": billed[part],
             "PricingCurrencyEffectiveCost": billed[part],
@@ -272,20 +279,26 @@ def _costs(*, billed: Decimal, effective: Decimal) -> Row:
 
 def _fixed(report: TenantReport, common: Row, config: Config) -> Iterator[Row]:
     """Yield the lines that have no finer parts: shares of idle capacity and overheads, and energy."""
-    for charge, description in (("idle", "Share of idle capacity"), ("overhead", "Share of overheads")):
+    for charge, description, category in (
+        ("idle", "Share of idle capacity", "Usage"),
+        ("overhead", "Share of overheads", "Usage"),
+        ("commitment", "Shortfall of the minimum commitment", "Purchase"),
+    ):
         amount = Decimal(getattr(report.charges, charge))
-        if amount:
+        consumed = {"ConsumedQuantity": Decimal(1), "ConsumedUnit": "Shares"} if category == "Usage" else {}
+        if amount < 0:
+            yield _credited(amount, description, common)
+        elif amount:
             yield {
                 **common,
                 **_flat(amount),
-                "ChargeCategory": "Usage",
+                **consumed,
+                "ChargeCategory": category,
                 "ChargeFrequency": "Recurring",
                 "ChargeDescription": description,
                 "PricingCategory": "Other",
                 "PricingQuantity": Decimal(1),
                 "PricingUnit": "Shares",
-                "ConsumedQuantity": Decimal(1),
-                "ConsumedUnit": "Shares",
                 "SkuId": charge,
                 "SkuMeter": "Share",
                 "SkuPriceId": charge,

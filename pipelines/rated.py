@@ -1,0 +1,151 @@
+"""A rated period: what each tenant held, by class and workload, and what it comes to before any line is rounded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+from pipelines.classes import CLASSES, Class
+from pipelines.tables import Finding
+
+ZERO: Final = Fraction(0)
+ByModel = dict[str | None, tuple[Fraction, Fraction]]
+"""Hours and money by model."""
+
+
+@dataclass
+class Held:
+    """Sums over what one lease, workload or tenant held in the period, in GPU-ms unless said.
+
+    Attributes:
+        seen, busy: of what was observed; busy is the activity in it.
+        observed_allocated, active: of the leases ever observed.
+        waste: money, (allocated − active) at the on-demand rate.
+        leases: how many leases, and how many of them were ever observed.
+    """
+
+    allocated: Fraction = ZERO
+    seen: Fraction = ZERO
+    observed_allocated: Fraction = ZERO
+    active: Fraction = ZERO
+    waste: Fraction = ZERO
+    leases: int = 0
+    observed_leases: int = 0
+    joules: float | None = None
+
+    def add(self, other: Held) -> None:
+        """Add another's sums."""
+        self.allocated += other.allocated
+        self.seen += other.seen
+        self.observed_allocated += other.observed_allocated
+        self.active += other.active
+        self.waste += other.waste
+        self.leases += other.leases
+        self.observed_leases += other.observed_leases
+        if other.joules is not None:
+            self.joules = (self.joules or 0.0) + other.joules
+
+    @property
+    def utilization(self) -> Fraction | None:
+        """Active ÷ the allocated hours of the observed leases."""
+        return self.active / self.observed_allocated if self.observed_allocated else None
+
+    @property
+    def coverage(self) -> Fraction | None:
+        """The share of the allocated time with a valid busy sample."""
+        return self.seen / self.allocated if self.allocated else None
+
+
+@dataclass
+class WorkloadUse:
+    """A workload of one tenant in the period."""
+
+    cluster: str
+    workload: str
+    user: str | None
+    start: int
+    end: int
+    held: Held = field(default_factory=Held)
+    usage: Fraction = ZERO
+    reserved_cost: Fraction = ZERO
+
+
+@dataclass
+class TenantUse:
+    """What one tenant held in the period, and what its own lines come to before rounding.
+
+    Attributes:
+        hours: GPU-hours by class.
+        list_price: allocated hours at the on-demand rate.
+        unused: unused reserved hours by reservation; `unused_list_price` at the on-demand rate.
+        fees, credits: money by reservation; `unused_fees`: of the fees, what unused hours cost.
+        spent, fees_spent: usage and fees by local month (its start in ms).
+        means: how busy each lease was, where it was observed.
+    """
+
+    held: Held = field(default_factory=Held)
+    hours: dict[Class, Fraction] = field(default_factory=lambda: dict.fromkeys(CLASSES, ZERO))
+    workloads: dict[tuple[str, str], WorkloadUse] = field(default_factory=dict)
+    usage: Fraction = ZERO
+    reservation: Fraction = ZERO
+    credit: Fraction = ZERO
+    list_price: Fraction = ZERO
+    unused: dict[str, Fraction] = field(default_factory=dict)
+    unused_list_price: Fraction = ZERO
+    fees: dict[str, Fraction] = field(default_factory=dict)
+    credits: dict[str, Fraction] = field(default_factory=dict)
+    means: dict[str, Fraction] = field(default_factory=dict)
+    unused_fees: dict[str, Fraction] = field(default_factory=dict)
+    spent: dict[int, Fraction] = field(default_factory=dict)
+    fees_spent: dict[int, Fraction] = field(default_factory=dict)
+    has_reservation: bool = False
+
+
+@dataclass
+class FleetUse:
+    """Where the fleet's device time went, in GPU-hours by state, and what it is worth.
+
+    Attributes:
+        lost: by what it was lost to (idle, stranded, down, repair), hours by model and their on-demand price.
+        owned: the same of dedicated devices, by owner.
+    """
+
+    hours: dict[str, Fraction]
+    capacity_price: Fraction
+    devices: int
+    joules: float | None
+    lost: dict[str, ByModel]
+    owned: dict[str, dict[str, ByModel]]
+
+
+@dataclass(frozen=True)
+class Charge:
+    """A part of a lease in one class at one rate (None: no price is known)."""
+
+    tenant: str | None
+    lease: str
+    workload: str
+    model: str | None
+    start: int
+    end: int
+    gpus: Fraction
+    class_: Class
+    reservation: str | None
+    rate: Fraction | None
+
+
+@dataclass
+class Rated:
+    """A period, rated; `tenants` holds None for what no tenant owns."""
+
+    fleet: FleetUse
+    tenants: dict[str | None, TenantUse]
+    charges: list[Charge]
+    findings: list[Finding]
+
+
+def kwh(joules: float | None) -> Fraction | None:
+    """Return energy in kWh; measured to the millionth of a Wh, so that money on it is exact."""
+    return None if joules is None else Fraction(Decimal(repr(round(joules / 3_600_000, 9))))
