@@ -75,6 +75,34 @@ T4: Final = Card(
     nvlink_bytes_per_second=0.0,
     profiling=False,
 )
+H200: Final = Card(
+    model="NVIDIA H200",
+    gres="h200",
+    memory_mib=143_771,
+    reserved_mib=628,
+    idle_watts=76.0,
+    limit_watts=700.0,
+    idle_clock_mhz=345,
+    max_clock_mhz=1980,
+    kelvin_per_watt=0.062,
+    pcie_bytes_per_second=64e9,
+    nvlink_bytes_per_second=450e9,
+    profiling=True,
+)
+L40S: Final = Card(
+    model="NVIDIA L40S",
+    gres="l40s",
+    memory_mib=46_068,
+    reserved_mib=600,
+    idle_watts=34.0,
+    limit_watts=350.0,
+    idle_clock_mhz=210,
+    max_clock_mhz=2520,
+    kelvin_per_watt=0.14,
+    pcie_bytes_per_second=32e9,
+    nvlink_bytes_per_second=0.0,
+    profiling=True,
+)
 
 
 @dataclass(frozen=True, slots=True)
