@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Final, Literal
 
 from pipelines.fleet import Device, Fleet
-from pipelines.intervals import Interval, contains
+from pipelines.intervals import Interval, contains, union
 from pipelines.leases import Lease
 from pipelines.mig import Weighting, card_weights
 from pipelines.models import model_matches
@@ -54,8 +54,19 @@ class Split:
 
 @dataclass
 class _Counts:
-    conflicts: set[tuple[str, str]] = field(default_factory=set)
-    estimated: set[int] = field(default_factory=set)
+    """When each was the case: conflicts by device and who, estimated shares by device."""
+
+    conflicts: dict[tuple[str, str], list[Interval]] = field(default_factory=dict)
+    estimated: dict[int, list[Interval]] = field(default_factory=dict)
+
+    def findings(self) -> Iterator[Finding]:
+        for (device, who), intervals in sorted(self.conflicts.items()):
+            for start, end in union(intervals):
+                yield Finding("conflicting_owner", 1, "held by two at once", f"{device} by {who}", start, end)
+        for intervals in self.estimated.values():
+            start, end = min(intervals)[0], max(end for _, end in intervals)
+            detail = "shares of shared devices are estimates (sharing.split)"
+            yield Finding("estimated_share", 1, detail, start=start, end=end)
 
 
 def account(
@@ -82,13 +93,7 @@ def account(
     for card in fleet.cards():
         if card.exists:
             parts += _Card(fleet, card, leases, by_device, down, accounted, weighting, split, counts).parts()
-    if counts.conflicts:
-        named = "; ".join(f"{device}: {who}" for device, who in sorted(counts.conflicts)[:3])
-        findings.append(Finding("conflicting_owner", len(counts.conflicts), f"held by two at once: {named}"))
-    if counts.estimated:
-        findings.append(
-            Finding("estimated_share", len(counts.estimated), "shares of shared devices are estimates (sharing.split)")
-        )
+    findings += counts.findings()
     return parts
 
 
@@ -142,9 +147,8 @@ class _Card:
             if stranded:
                 result.append(Part(self._card.dev, "stranded", NO_LEASE, start, end, stranded))
             for number in self._holding[self._card.dev]:
-                self._counts.conflicts.add(
-                    (self._card.device, f"{self._leases[number].workload} and its MIG instances")
-                )
+                who = f"{self._leases[number].workload} and its MIG instances"
+                self._note_conflict(self._card.device, who, (start, end))
         return result
 
     def _edges(self) -> list[int]:
@@ -186,7 +190,7 @@ class _Card:
 
     def _device(self, dev: int, weight: Fraction, start: int, end: int) -> list[Part]:
         device = self._fleet.devices[dev]
-        shares = self._shares(dev, start)
+        shares = self._shares(dev, (start, end))
         parts = [Part(dev, "allocated", n, start, end, weight * s) for n, s in shares.items() if s]
         rest = weight * (1 - sum(shares.values(), Fraction(0)))
         if rest:
@@ -194,14 +198,16 @@ class _Card:
             parts.append(Part(dev, "idle" if seen else "unobserved", NO_LEASE, start, end, rest))
         return parts
 
-    def _shares(self, dev: int, t: int) -> dict[int, Fraction]:
-        """Split the device among its holders at `t`."""
+    def _shares(self, dev: int, span: Interval) -> dict[int, Fraction]:
+        """Split the device among its holders over a span in which nothing changes."""
+        t = span[0]
         holding = self._holding[dev]
         if not holding:
             return {}
         leases = [self._leases[n] for n in holding]
-        if len(leases) > 1:
-            self._note_conflict(dev, leases)
+        device, who = self._fleet.devices[dev].key, " and ".join(sorted({lease.workload for lease in leases})[:3])
+        if len(leases) > 1 and any(n.kind in ("slurm", "allocations") and n.share is None for n in leases):
+            self._note_conflict(device, who, span)  # two on one device is sharing, but a scheduler gives it to one
         stated = {n: lease.share for n, lease in zip(holding, leases, strict=True) if lease.share is not None}
         slots = self._fleet.slots_at(self._card.dev, t)
         open_to = {n: lease.slices_at(t) for n, lease in zip(holding, leases, strict=True) if n not in stated}
@@ -211,31 +217,26 @@ class _Card:
         else:
             shares = {n: Fraction(1, len(open_to)) for n in open_to}
         if self._split and len(open_to) > 1:
-            shares = self._by_measure(dev, shares, t)
+            shares = self._by_measure(dev, shares, span)
         shares |= stated
         held = sum(shares.values(), Fraction(0))
         if held > 1:  # shares that sources state and that don't fit: each gives way in proportion, and it is said
-            who = " and ".join(sorted({lease.workload for lease in leases})[:3])
-            self._counts.conflicts.add((self._fleet.devices[dev].key, who))
+            self._note_conflict(device, who, span)
             return {n: s / held for n, s in shares.items()}
         return shares
 
-    def _by_measure(self, dev: int, even: dict[int, Fraction], t: int) -> dict[int, Fraction]:
+    def _by_measure(self, dev: int, even: dict[int, Fraction], span: Interval) -> dict[int, Fraction]:
         """Split what is held by what was measured per owner; even where it wasn't measured."""
-        measured = {n: self._split.at(self._leases[n], t) for n in even} if self._split else {}
+        measured = {n: self._split.at(self._leases[n], span[0]) for n in even} if self._split else {}
         values = {n: v for n, v in measured.items() if v is not None}
         if len(values) < len(even) or not sum(values.values()):
             return even
-        self._counts.estimated.add(dev)
+        self._counts.estimated.setdefault(dev, []).append(span)
         held, total = sum(even.values(), Fraction(0)), sum(values.values())
         return {n: held * Fraction(v, total) for n, v in values.items()}
 
-    def _note_conflict(self, dev: int, leases: list[Lease]) -> None:
-        """Two on one device is sharing, but a scheduler gives a device to one: say so."""
-        scheduled = [lease for lease in leases if lease.kind in ("slurm", "allocations") and lease.share is None]
-        if scheduled:
-            who = " and ".join(sorted({lease.workload for lease in leases})[:3])
-            self._counts.conflicts.add((self._fleet.devices[dev].key, who))
+    def _note_conflict(self, device: str, who: str, span: Interval) -> None:
+        self._counts.conflicts.setdefault((device, who), []).append(span)
 
 
 def _count_at(steps: list[tuple[int, int]], t: int) -> int:
@@ -274,7 +275,10 @@ def take_down(
                 Finding(
                     "conflicting_owner",
                     1,
-                    f"{record.workload or 'down'}: {hours:.6g} GPU-hours down beyond what is free",
+                    "down beyond what is free",
+                    f"{record.workload or 'down'} ({hours:.6g} GPU-hours)",
+                    record.start,
+                    record.end,
                 )
             )
     return _cut_alike(parts, cut), fell

@@ -45,7 +45,7 @@ def exist(
         pl.col("from").fill_null(reach[0]).clip(*reach), pl.col("to").fill_null(reach[1]).clip(*reach)
     )
     listed = _list_by_name(fleet, inventory)
-    missing = [fleet.devices[dev].device for dev in listed if dev not in fleet.hulls]
+    missing = [(dev, bounds) for dev, bounds in listed.items() if dev not in fleet.hulls]
     rows = [
         _Row(
             r["cluster"], r["node"], r["model"], r["gpus"] or 0, Listing(r["from"], r["to"], r["slots"], r["owner"]),
@@ -57,20 +57,19 @@ def exist(
     _fill(fleet, rows, listed)
     for row in rows:
         _spread(fleet, row, listed)
-    unlisted = []
     for card in fleet.cards():
         hull = [fleet.hulls[card.dev]] if card.dev in fleet.hulls else []
         card.exists = union(listed.get(card.dev, hull))
         if inventory.height and subtract(hull, card.exists if card.dev in listed else []):
-            unlisted.append(card.device)
+            detail = "sampled where nothing lists it"
+            findings.append(Finding("unlisted_device", 1, detail, card.device, *hull[0]))
     for lease in leases:
         card = fleet.devices[fleet.devices[lease.dev].card]
         if card.dev not in listed and card.dev not in fleet.hulls:
             card.exists = union([*card.exists, (lease.start, lease.end)])
-    if missing and fleet.hulls:
-        findings.append(Finding("missing_device", len(missing), f"listed, never sampled: {_some(missing)}"))
-    if unlisted:
-        findings.append(Finding("unlisted_device", len(unlisted), f"sampled where nothing lists it: {_some(unlisted)}"))
+    for dev, bounds in missing if fleet.hulls else ():
+        start, end = min(bounds)[0], max(end for _, end in bounds)
+        findings.append(Finding("missing_device", 1, "listed, never sampled", fleet.devices[dev].device, start, end))
 
 
 def _list_by_name(fleet: Fleet, inventory: pl.DataFrame) -> dict[int, list[Interval]]:
@@ -132,7 +131,3 @@ def _spread(fleet: Fleet, row: _Row, listed: dict[int, list[Interval]]) -> None:
 def _unused_name(fleet: Fleet, row: _Row) -> str:
     names = {d.device for d in fleet.devices if d.node == row.node}
     return next(name for n in range(1, len(names) + 2) if (name := f"{row.node}#{n}") not in names)
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(sorted(names)[:3])

@@ -14,6 +14,7 @@ import duckdb
 import polars as pl
 
 from pipelines import lake, store
+from pipelines.findings import FINDING, dated, finding_table, findings_of
 from pipelines.intervals import Interval
 from pipelines.metering import LEASE, OUTAGE, Inputs, Metered
 from pipelines.rollup import USAGE
@@ -135,11 +136,7 @@ class Ledger:
                     "INSERT INTO lake_part VALUES (?, ?, ?, ?, ?)",
                     [entry.id, part.cluster, part.day, part.path, part.rows],
                 )
-            for finding in entry.batch.findings:
-                con.execute(
-                    "INSERT INTO import_finding VALUES (?, ?, ?, ?)",
-                    [entry.id, finding.code, finding.count, finding.detail],
-                )
+            self._insert("import_finding", finding_table(dated(entry.batch)), entry.id)
             self._insert("record", _numbered(entry.batch.records, RECORD), entry.id)
             self._insert("accounting", entry.batch.accounting, entry.id)
             self._insert("inventory", entry.batch.inventory, entry.id)
@@ -181,10 +178,11 @@ class Ledger:
 
     def findings(self) -> list[Finding]:
         """Return what was found wrong while importing what counts."""
-        rows = self._connection.execute(
-            f"SELECT code, count, detail FROM import_finding WHERE import_id IN ({_ACTIVE_IMPORTS}) ORDER BY ALL"  # noqa: S608
-        ).fetchall()
-        return [Finding(*row) for row in rows]
+        return findings_of(
+            self._connection.sql(
+                f"SELECT * EXCLUDE (import_id) FROM import_finding WHERE import_id IN ({_ACTIVE_IMPORTS}) ORDER BY ALL"  # noqa: S608
+            ).pl()
+        )
 
     def store_metered(self, metered: Metered, *, made_from: str, at: datetime, findings: Sequence[Finding]) -> None:
         """Replace leases, usage and outages by what was just metered.
@@ -194,13 +192,15 @@ class Ledger:
         """
         con = self._connection
         with store.transaction(con):
-            for name, rows in (("lease", metered.leases), ("usage", metered.usage), ("outage", metered.outages)):
+            for name, rows in (
+                ("lease", metered.leases),
+                ("usage", metered.usage),
+                ("outage", metered.outages),
+                ("finding", finding_table(findings)),
+            ):
                 con.register("incoming", rows)
                 con.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM incoming")  # noqa: S608
                 con.unregister("incoming")
-            con.execute("CREATE OR REPLACE TABLE finding (code VARCHAR, count BIGINT, detail VARCHAR)")
-            for finding in findings:
-                con.execute("INSERT INTO finding VALUES (?, ?, ?)", [finding.code, finding.count, finding.detail])
             con.execute(
                 "CREATE OR REPLACE TABLE metered_from AS SELECT ?::VARCHAR AS made_from, ?::TIMESTAMPTZ AS made_at,"
                 " ?::BIGINT AS span_start, ?::BIGINT AS span_end",
@@ -228,16 +228,15 @@ class Ledger:
 def read_metered(connection: duckdb.DuckDBPyConnection) -> Metered | None:
     """Return leases, usage, outages and findings from a ledger or a published file; None: never made."""
     try:
-        found = connection.execute("SELECT span_start, span_end FROM metered_from").fetchone()
+        found = connection.execute("SELECT span_start, span_end FROM metered_from").fetchall()
     except duckdb.CatalogException:
         return None
-    span: Interval | None = (found[0], found[1]) if found and found[0] is not None else None
-    findings = connection.execute("SELECT code, count, detail FROM finding ORDER BY ALL").fetchall()
+    span: Interval | None = found[0] if found and found[0][0] is not None else None
     return Metered(
         leases=_typed(connection, "lease", LEASE),
         usage=_typed(connection, "usage", USAGE),
         outages=_typed(connection, "outage", OUTAGE),
-        findings=[Finding(*row) for row in findings],
+        findings=findings_of(_typed(connection, "finding", FINDING).sort(pl.all())),
         span=span,
     )
 

@@ -15,6 +15,7 @@ from pipelines.capacity import Part, account, take_down
 from pipelines.config import Config, Rate, Reservation
 from pipelines.conservation import check_conservation
 from pipelines.existence import exist
+from pipelines.findings import summed
 from pipelines.fleet import Fleet
 from pipelines.instants import from_ms, to_ms
 from pipelines.intervals import Interval, intersect, union
@@ -115,7 +116,7 @@ def meter(inputs: Inputs, config: Config, *, window: Interval | None = None) -> 
         leases=_lease_table(leases, ids, fleet),
         usage=usage,
         outages=_outage_table(outages, fell, fleet),
-        findings=findings,
+        findings=summed(findings),
         span=span,
     )
 
@@ -138,8 +139,7 @@ def _placed(
     placed = list(leases)
     for demand in demands:
         placed += placement.place(demand)
-    if placement.unplaced:
-        findings.append(Finding("conflicting_owner", placement.unplaced, "; ".join(placement.unplaced_details[:3])))
+    findings += placement.findings
     return placed
 
 
@@ -172,19 +172,15 @@ def _named_outages(outages: list[Record], fleet: Fleet, findings: list[Finding])
     for device in fleet.devices:
         by_name.setdefault(device.key, []).append(device.card)
     down: dict[int, list[Interval]] = {}
-    unknown = []
     for record in outages:
         if record.device is None:
             continue
         cards = set(by_name.get(record.device, ()))
         if not cards:
-            unknown.append(record.device)
+            detail = "down, never sampled nor listed"
+            findings.append(Finding("missing_device", 1, detail, record.device, record.start, record.end))
         for card in cards:
             down.setdefault(card, []).append((record.start, record.end))
-    if unknown:
-        findings.append(
-            Finding("missing_device", len(unknown), f"down, never sampled nor listed: {', '.join(unknown[:3])}")
-        )
     return {card: union(intervals) for card, intervals in down.items()}
 
 

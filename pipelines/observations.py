@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from pipelines.findings import counted
 from pipelines.quality import Scrapes
 from pipelines.streams import reach_of
 from pipelines.tables import Finding
@@ -88,9 +89,8 @@ def _with_reach(frame: pl.DataFrame, key: str, interval_ms: int | None) -> pl.Da
 
 
 def _count_gaps(timeline: pl.DataFrame, findings: list[Finding]) -> None:
-    holes = timeline.select(((pl.col("t").shift(-1).over("dev") - pl.col("reach")) > 0).sum()).item()
-    if holes:
-        findings.append(Finding("gap", holes, "holes in the samples of devices"))
+    holes = timeline.filter((pl.col("t").shift(-1).over("dev") - pl.col("reach")) > 0)
+    findings += counted(holes["reach"], "gap", "holes in the samples of devices")
 
 
 def _frozen(board: pl.DataFrame, findings: list[Finding]) -> pl.DataFrame:
@@ -118,8 +118,8 @@ def _frozen(board: pl.DataFrame, findings: list[Finding]) -> pl.DataFrame:
         .select("card", "start", "end")
         .sort("card", "start")
     )
-    if runs.height:
-        findings.append(Finding("frozen_series", runs.height, "a card's readings stood still while it drew power"))
+    detail = "a card's readings stood still while it drew power"
+    findings += [Finding("frozen_series", 1, detail, start=a, end=b + 1) for _, a, b in runs.iter_rows()]
     return runs
 
 
@@ -149,18 +149,15 @@ def _busy(series: pl.DataFrame, interval_ms: int | None, findings: list[Finding]
     runs = (
         rows.filter(pl.col("against"))
         .group_by("dev", "run")
-        .agg(lasts=pl.col("reach").max() - pl.col("t").min())
-        .filter(pl.col("lasts") >= CONTRADICTION_MS)
-        .select("dev", "run", contradicted=pl.lit(value=True))
+        .agg(start=pl.col("t").min(), end=pl.col("reach").max())
+        .filter(pl.col("end") - pl.col("start") >= CONTRADICTION_MS)
+        .sort("dev", "start")
     )
-    if runs.height:
-        findings.append(
-            Finding(
-                "contradicting_series",
-                runs.height,
-                "engine activity is 0 for an hour while GPU_UTIL is above: the latter counts",
-            )
-        )
+    detail = "engine activity is 0 for an hour while GPU_UTIL is above: the latter counts"
+    findings += [
+        Finding("contradicting_series", 1, detail, start=a, end=b) for a, b in runs.select("start", "end").iter_rows()
+    ]
+    runs = runs.select("dev", "run", contradicted=pl.lit(value=True))
     rows = rows.join(runs, on=["dev", "run"], how="left", maintain_order="left")
     busy = pl.when(pl.col("contradicted").fill_null(value=False)).then(util).otherwise(pl.coalesce(engine, util))
     observed = ~pl.col("frozen")
@@ -185,11 +182,8 @@ def _energy(board: pl.DataFrame, interval_ms: int | None, findings: list[Finding
         increase=following - pl.col("energy_joules_total"),
         after=following,
     ).filter(pl.col("end").is_not_null())
-    resets = pairs.filter(pl.col("increase") < 0).height
-    if resets:
-        findings.append(
-            Finding("counter_reset", resets, "an energy counter started again; what it shows from then on is new")
-        )
+    resets = pairs.filter(pl.col("increase") < 0)["end"]
+    findings += counted(resets, "counter_reset", "an energy counter started again; what it shows from then on is new")
     joules = pl.when(pl.col("increase") < 0).then("after").otherwise("increase")
     metered = pairs.select("card", "start", "end", watts=joules / (pl.col("end") - pl.col("start")) * 1000)
     unmetered = (

@@ -11,6 +11,7 @@ from pathlib import Path
 from exporter.errors import ConfigError, LedgerError, SourceError, UsageError, WorkError
 from pipelines.book.reckoning import Reckoning
 from pipelines.config import Config, Source, load
+from pipelines.findings import merge_findings
 from pipelines.ingest import Ingested, ingest
 from pipelines.instants import from_ms
 from pipelines.intervals import Interval
@@ -71,7 +72,8 @@ def replay(directory: Path, *, start: datetime | None = None, end: datetime | No
 
 def _because(metered: Metered) -> str:
     """Return what was found wrong with sources that gave nothing."""
-    return f" ({metered.findings[0].count} × {metered.findings[0].detail})" if metered.findings else ""
+    found = merge_findings(metered.findings)
+    return f" ({found[0].count} × {found[0].detail})" if found else ""
 
 
 def import_files(config: Config, kind: str, paths: Sequence[Path], *, cluster: str | None = None) -> RunResult:

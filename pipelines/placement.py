@@ -11,6 +11,7 @@ from pipelines.fleet import Device, Fleet
 from pipelines.intervals import Interval, covers_all, intersect, overlaps, subtract, union
 from pipelines.leases import Lease
 from pipelines.schedulers import Demand, Record, fits, lease_of
+from pipelines.tables import Finding
 
 
 class Placement:
@@ -39,11 +40,10 @@ class Placement:
             out = union([*taken.get(device.dev, []), *down.get(device.card, [])])
             self._free[device.dev] = subtract(exists, out)
             self._by_node.setdefault(device.node, []).append(device)
-        self.unplaced = 0
-        self.unplaced_details: list[str] = []
+        self.findings: list[Finding] = []
 
     def place(self, demand: Demand) -> list[Lease]:
-        """Return the leases of a demand; what doesn't fit is counted in `unplaced`."""
+        """Return the leases of a demand; what doesn't fit is in `findings`."""
         record = demand.record
         leases: list[Lease] = []
         if not record.nodes:
@@ -156,9 +156,9 @@ class Placement:
                     left -= share or 1
             missing += left * (b - a)
         if missing:
-            self.unplaced += 1
-            self.unplaced_details.append(
-                f"{record.workload}: {float(missing) / 3_600_000:.6g} GPU-hours fit on no free device"
+            subject = f"{record.workload} ({float(missing) / 3_600_000:.6g} GPU-hours)"
+            self.findings.append(
+                Finding("conflicting_owner", 1, "fits on no free device", subject, record.start, record.end)
             )
         return leases
 

@@ -24,6 +24,7 @@ from exporter.errors import LedgerError
 from pipelines import store
 from pipelines.book.reckoning import Reckoning
 from pipelines.config import Config
+from pipelines.findings import finding_table
 from pipelines.instants import HOUR_MS, from_ms
 from pipelines.ledger import read_metered
 from pipelines.metering import Metered
@@ -31,7 +32,6 @@ from pipelines.periods import Period, local_months
 from pipelines.published_tables import fleet_tables, tenant_tables
 from pipelines.rating import Charge, Rated
 from pipelines.report import Report
-from pipelines.tables import Finding
 from pipelines.tenancy import tenancy
 
 FOLDER: Final = "published"
@@ -170,7 +170,7 @@ def _fleet_tables(metered: Metered, months: list[Month], config: Config, as_of: 
         "lease": metered.leases,
         "usage": metered.usage,
         "outage": metered.outages,
-        "finding": _findings(metered.findings),
+        "finding": finding_table(metered.findings),
         "metered_from": pl.DataFrame(
             {"made_from": [""], "made_at": [as_of], "span_start": [span[0]], "span_end": [span[1]]}
         ),
@@ -259,14 +259,6 @@ def _tenant_rows(config: Config) -> pl.DataFrame:
 def _settings(config: Config) -> pl.DataFrame:
     return pl.DataFrame(
         {"currency": [config.currency], "timezone": [config.timezone.key], "config_hash": [config.config_hash]}
-    )
-
-
-def _findings(findings: list[Finding]) -> pl.DataFrame:
-    return pl.DataFrame(
-        [(f.code, f.count, f.detail) for f in findings],
-        schema={"code": pl.String, "count": pl.Int64, "detail": pl.String},
-        orient="row",
     )
 
 

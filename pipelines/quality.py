@@ -12,6 +12,7 @@ from typing import Final
 import polars as pl
 
 from exporter.catalog import BY_KEY
+from pipelines.findings import counted
 from pipelines.series import identify, series_of
 from pipelines.streams import merge_streams
 from pipelines.tables import Finding
@@ -113,8 +114,8 @@ def _valid(samples: pl.DataFrame, at: pl.Series, findings: list[Finding]) -> pl.
             kept.append(pl.when(~bad).then(good).alias(key))
     counts = samples.select(bad.sum().alias(key) for key, bad in dropped.items()).row(0, named=True)
     for key in (key for key, count in counts.items() if count):
-        found = samples.select(at, key, bad=dropped[key]).filter("bad").unique().height
-        findings.append(Finding("invalid_sample", found, f"{key}: blank, no number or out of range"))
+        found = samples.select(at, key, t=pl.col("time").dt.epoch("ms"), bad=dropped[key]).filter("bad").unique()
+        findings += counted(found["t"], "invalid_sample", f"{key}: blank, no number or out of range")
     return samples.select(kept)
 
 
@@ -126,11 +127,9 @@ def _xid_events(samples: pl.DataFrame, rows: pl.DataFrame, devices: pl.DataFrame
     events = (
         codes.filter((pl.col("code") > 0) & pl.col("code").ne_missing(pl.col("code").shift(1).over("card")))
         .join(devices.filter(pl.col("instance").is_null()).select("card", "device"), on="card")
-        .select(named=pl.format("XID {} on {}", pl.col("code").cast(pl.Int64), "device"))
+        .select("t", named=pl.format("XID {} on {}", pl.col("code").cast(pl.Int64), "device"))
     )
-    named = events["named"].unique().sort().to_list()
-    more = f" and {len(named) - 3} more" if len(named) > 3 else ""
-    return [Finding("xid_event", events.height, f"{', '.join(named[:3])}{more}")] if events.height else []
+    return [Finding("xid_event", 1, named, start=t, end=t + 1) for t, named in events.iter_rows()]
 
 
 def _key(number: str, time: str = "t") -> pl.Expr:
@@ -155,11 +154,8 @@ def _one_value_per_series(rows: pl.DataFrame, findings: list[Finding]) -> pl.Dat
             ),
         )
     )
-    differing = int(merged["differing"].sum())
-    if differing:
-        findings.append(
-            Finding("duplicate_sample", differing, "two values of one series at one time; the smaller counts")
-        )
+    times = merged.select(pl.col("t").repeat_by("differing").explode(empty_as_null=False))["t"]
+    findings += counted(times, "duplicate_sample", "two values of one series at one time; the smaller counts")
     return pl.concat([rows.filter(~several), merged.select(rows.columns)])
 
 

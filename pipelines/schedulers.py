@@ -90,7 +90,6 @@ def named_leases(
     leases: list[Lease] = []
     demands: list[Demand] = []
     labelled_by: dict[tuple[str | None, str, int], set[int]] = {}
-    surplus = 0
     for record in records:
         if record.given_class == "down":
             continue
@@ -113,7 +112,10 @@ def named_leases(
             key=lambda d: (d.device, d.instance or ""),
         )
         mine = fitting[: -(-record.gpus.numerator // record.gpus.denominator)]
-        surplus += len(fitting) - len(mine) if record.model is None else 0
+        if len(fitting) > len(mine) and record.model is None:
+            surplus = len(fitting) - len(mine)
+            detail = "devices labelled with a job beyond the GPUs that it was given"
+            findings.append(Finding("conflicting_owner", surplus, detail, record.workload, record.start, record.end))
         used.update(d.dev for d in mine)
         left = record.gpus
         for device in mine:
@@ -122,10 +124,6 @@ def named_leases(
             left -= share or 1
         if left > 0:
             demands.append(Demand(record, left, [d.dev for d in mine]))
-    if surplus:
-        findings.append(
-            Finding("conflicting_owner", surplus, "devices labelled with a job beyond the GPUs that it was given")
-        )
     return leases, demands
 
 
@@ -183,35 +181,28 @@ def pushed_out(
         if lease.share is None and lease.dev not in shared:
             given.setdefault(lease.dev, []).append((lease.start, lease.end))
     kept: list[Lease] = []
-    conflicts = 0
     for lease in labelled:
         left = subtract([(lease.start, lease.end)], union(given.get(lease.dev, [])))
         if left == [(lease.start, lease.end)]:
             kept.append(lease)
             continue
-        conflicts += 1
+        detail = "labels name somebody else than the scheduler gives the device to"
+        findings.append(Finding("conflicting_owner", 1, detail, lease.workload, lease.start, lease.end))
         kept += [replace(lease, start=start, end=end, whole_start=lease.start) for start, end in left]
-    if conflicts:
-        findings.append(
-            Finding("conflicting_owner", conflicts, "labels name somebody else than the scheduler gives the device to")
-        )
     return kept
 
 
 def fitted(named: Iterable[Lease], fleet: Fleet, findings: list[Finding]) -> list[Lease]:
     """Return leases on named devices as far as those exist."""
     kept: list[Lease] = []
-    beyond = []
     for lease in named:
         device = fleet.devices[lease.dev]
         exists = fleet.devices[device.card].exists if device.instance is None else device.exists
         inside = intersect(exists, [(lease.start, lease.end)])
         if inside != [(lease.start, lease.end)]:
-            beyond.append(lease.workload)
+            detail = "held while its device does not exist"
+            findings.append(Finding("conflicting_owner", 1, detail, lease.workload, lease.start, lease.end))
         kept += [replace(lease, start=start, end=end) for start, end in inside]
-    if beyond:
-        names = ", ".join(sorted(set(beyond))[:3])
-        findings.append(Finding("conflicting_owner", len(beyond), f"held while its device does not exist: {names}"))
     return kept
 
 

@@ -30,8 +30,14 @@ CREATE TABLE IF NOT EXISTS import_finding (
     import_id   VARCHAR NOT NULL,
     code        VARCHAR NOT NULL,
     count       BIGINT  NOT NULL,
-    detail      VARCHAR NOT NULL
+    detail      VARCHAR NOT NULL,
+    subject     VARCHAR,
+    "start"     BIGINT,               -- when it was the case; null: nobody knows
+    "end"       BIGINT
 );
+ALTER TABLE import_finding ADD COLUMN IF NOT EXISTS subject VARCHAR;
+ALTER TABLE import_finding ADD COLUMN IF NOT EXISTS "start" BIGINT;
+ALTER TABLE import_finding ADD COLUMN IF NOT EXISTS "end" BIGINT;
 
 -- grain: row of a scheduler's table, as imported; nth tells equal rows of one import apart
 CREATE TABLE IF NOT EXISTS record (

@@ -13,13 +13,14 @@ import polars as pl
 
 from pipelines.capacity import Split
 from pipelines.config import Config
+from pipelines.findings import summed
 from pipelines.fleet import Fleet, lay_out, seen_fleet
 from pipelines.leases import Lease, workload_name
 from pipelines.observations import PPB, observe
 from pipelines.owners import Bridging, NamedRun, leases_from_labels
 from pipelines.quality import Scrapes, clean
 from pipelines.rollup import Stamps
-from pipelines.tables import Finding, merge_findings
+from pipelines.tables import Finding
 
 _SPLIT_BY: Final = {"memory": ("memory", 1), "utilization": ("busy", PPB)}
 
@@ -72,7 +73,7 @@ def sight(pieces: Iterable[pl.DataFrame], config: Config, scheduled: pl.DataFram
         if config.sharing.split != "even":
             _measure_owners(result.split, scrapes, offset, *_SPLIT_BY[config.sharing.split])
         findings += seen.findings
-    result.findings = merge_findings(findings)
+    result.findings = summed(findings)
     return result
 
 

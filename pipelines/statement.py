@@ -9,6 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from pipelines.config import Config
+from pipelines.findings import merge_findings
 from pipelines.instants import HOUR_MS, from_ms, to_ms
 from pipelines.money import largest_remainder, plain, round_money
 from pipelines.periods import Period
@@ -24,7 +25,7 @@ from pipelines.report import (
     WorkloadReport,
 )
 from pipelines.sharing import Shared, shared_costs, shortfalls, users
-from pipelines.tables import Finding, merge_findings
+from pipelines.tables import Finding
 
 ZERO = Fraction(0)
 
@@ -66,6 +67,7 @@ def make_report(
         for tenant in sorted({*listed, *booked})
     ]
     energy = _energy_price(rated.fleet.joules, config)
+    found = merge_findings(findings)
     cost = round_money(rated.fleet.capacity_price + common.overhead_cost + energy, config.currency)
     billed = sum((Decimal(t.charges.total) for t in tenants), round_money(0, config.currency))
     hours = rated.fleet.hours
@@ -90,7 +92,7 @@ def make_report(
         ),
         tenants=tenants,
         unattributed_gpu_hours=_number(unattributed.held.allocated / HOUR_MS),
-        findings=[FindingReport(code=f.code, count=f.count, detail=f.detail) for f in merge_findings(findings)],
+        findings=[FindingReport(code=f.code, count=f.count, detail=f.detail) for f in found],
     )
 
 

@@ -6,7 +6,6 @@ Text that is unknown is null, never "".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -104,11 +103,20 @@ FINDING_CODES: Final = (
 
 @dataclass(frozen=True)
 class Finding:
-    """Something in the input that was repaired, dropped or left open, and is said aloud."""
+    """Something in the input that was repaired, dropped or left open, and is said aloud.
+
+    Attributes:
+        detail: what it is; the same text for all of a kind.
+        subject: which device, workload or node it is about.
+        start, end: when it was the case, [start, end) in ms; None: nobody knows.
+    """
 
     code: str
     count: int
     detail: str
+    subject: str | None = None
+    start: int | None = None
+    end: int | None = None
 
 
 @dataclass
@@ -121,18 +129,3 @@ class Batch:
     inventory: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=INVENTORY))
     findings: list[Finding] = field(default_factory=list)
     facts: dict[str, pl.DataFrame] = field(default_factory=dict)  # tables of `pipelines.facts`, those that it has
-
-
-def merge_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """One finding per code: counts added, distinct details joined (the first three are named)."""
-    grouped: dict[str, list[Finding]] = {}
-    for finding in findings:
-        if finding.count:
-            grouped.setdefault(finding.code, []).append(finding)
-    merged = []
-    for code in sorted(grouped):
-        group = grouped[code]
-        details = sorted({f.detail for f in group})
-        text = "; ".join(details[:3]) + (f"; and {len(details) - 3} more" if len(details) > 3 else "")
-        merged.append(Finding(code, sum(f.count for f in group), text))
-    return merged

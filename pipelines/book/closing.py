@@ -14,8 +14,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-import polars as pl
-
 from exporter.errors import LedgerError, UsageError, WorkError
 from pipelines import publish
 from pipelines.book import chain, journal
@@ -25,7 +23,6 @@ from pipelines.book.reckoning import Reckoned, Reckoning
 from pipelines.book.shelf import (
     CHAIN,
     CONFIG,
-    FINDING,
     FOLDER,
     MANIFEST,
     ClosedBook,
@@ -35,6 +32,7 @@ from pipelines.book.shelf import (
 )
 from pipelines.book.statements import rendered, trend
 from pipelines.config import Config, load
+from pipelines.findings import finding_table
 from pipelines.ledger import Ledger, open_ledger
 from pipelines.metering import Metered
 from pipelines.periods import Period, parse_period
@@ -175,12 +173,11 @@ def _written(
     for statement in made:
         for format_ in ("json", "csv", *(f for f in config.closing.formats if f not in missing)):
             contents[f"statements/{statement.tenant.id}.{format_}"] = rendered(statement, format_)
-    findings = [(f.code, f.count, f.detail) for f in reckoned.findings]
     tables = {
         "lease": part.leases,
         "usage": part.usage,
         "outage": part.outages,
-        "finding": pl.DataFrame(findings, schema=FINDING, orient="row"),
+        "finding": finding_table(reckoned.findings),
     }
     draft = books / f".{period}.draft"
     try:

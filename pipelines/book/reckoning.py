@@ -14,6 +14,7 @@ from pipelines.book.entries import Entry
 from pipelines.book.journal import journal
 from pipelines.book.shelf import FOLDER, ClosedBook, period_of, shelf
 from pipelines.config import Config
+from pipelines.findings import within
 from pipelines.instants import from_ms
 from pipelines.metering import Metered
 from pipelines.periods import Period, local_months
@@ -72,7 +73,10 @@ class Reckoning:
         inside = {name(m, self._config) for m in months if period.start <= m.start and m.end <= period.end}
         entries = [e for e in self.entries if e.period in inside]
         booked = [e for book in self.closed if book.period in inside for e in book.entries]
-        findings = [*self._metered.findings, *(self._findings if self.open_period in inside else [])]
+        findings = [
+            *within(self._metered.findings, within_of(period)),
+            *(self._findings if self.open_period in inside else []),
+        ]
         rated = rate(self._metered, self._config, within_of(period))
         report = make_report(
             rated,

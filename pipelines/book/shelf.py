@@ -22,19 +22,19 @@ from pipelines.book.document import Statement
 from pipelines.book.entries import Entry
 from pipelines.book.journal import entry_from_json
 from pipelines.config import Config, load
+from pipelines.findings import FINDING, findings_of
+from pipelines.findings import within as of_period
 from pipelines.instants import to_ms
 from pipelines.metering import LEASE, OUTAGE, Metered
 from pipelines.periods import Period
 from pipelines.rating import clipped
 from pipelines.report import Report
 from pipelines.rollup import USAGE
-from pipelines.tables import Finding
 
 FOLDER: Final = "books"
 CHAIN: Final = "chain.jsonl"
 MANIFEST: Final = "manifest.json"
 CONFIG: Final = "gpuledger.yaml"
-FINDING: Final[dict[str, pl.DataType]] = {"code": pl.String(), "count": pl.Int64(), "detail": pl.String()}
 TABLES: Final[Mapping[str, dict[str, pl.DataType]]] = {
     "lease": LEASE,
     "usage": USAGE,
@@ -96,7 +96,7 @@ class ClosedBook:
             rows["lease"],
             rows["usage"],
             rows["outage"],
-            [Finding(*row) for row in rows["finding"].iter_rows()],
+            findings_of(rows["finding"]),
             (to_ms(period.from_), to_ms(period.to)),
         )
 
@@ -124,7 +124,8 @@ def part_of(metered: Metered, period: Period) -> Metered:
     usage = clipped(metered.usage, within).sort(pl.all())
     leases = metered.leases.filter(pl.col("id").is_in(usage["lease"].drop_nulls().unique().implode()))
     overlaps = (pl.col("start") < within[1]) & (pl.col("end") > within[0])
-    return Metered(leases.sort("id"), usage, metered.outages.filter(overlaps), metered.findings, within)
+    findings = of_period(metered.findings, within)
+    return Metered(leases.sort("id"), usage, metered.outages.filter(overlaps), findings, within)
 
 
 def digest(metered: Metered) -> str:
