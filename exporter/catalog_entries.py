@@ -7,6 +7,7 @@ nvidia_gpu_exporter 1.5+. Units are what the sources return, which is not always
 - Violation times are documented in µs in dcgm_fields.h, but come in ns (and dcgm-exporter says ns).
 - ``NVLINK_BANDWIDTH_TOTAL`` is a rate in MB/s although its type and name are those of a counter.
 - ``PCIE_TX/RX_THROUGHPUT`` (200, 201) are byte counters since DCGM reads them from NVML's field values.
+- DCGM's Python bindings and its header give field 1421 two names.
 - NVML gives power in mW and energy in mJ; DCGM gives power in W and energy in mJ.
 """
 
@@ -56,8 +57,9 @@ def _metric(
     dcgm: tuple[DcgmName, ...] = (),
     smi: tuple[ForeignName, ...] = (),
     scope: Scope = "board",
+    instead: tuple[int, float] | None = None,
 ) -> Metric:
-    return Metric(key, kind, unit, text, *bounds, scope, dcgm, smi, nvml, nvml_scale)
+    return Metric(key, kind, unit, text, *bounds, scope, dcgm, smi, nvml, nvml_scale, instead)
 
 
 def _active(key: str, text: str, gpm: int | None, field_id: int, names: _Names) -> Metric:
@@ -118,7 +120,7 @@ def _state(
 
 
 def _throttled(
-    key: str, text: str, nvml: str, dcgm: tuple[int, str], smi: _Names = (), *, also: tuple[int, str] | None = None
+    key: str, text: str, nvml: str, dcgm: tuple[int, str], smi: _Names = (), *, also: tuple[int, _Names] | None = None
 ) -> Metric:
     """Time spent throttled: ns from NVML and DCGM, seconds from nvidia_gpu_exporter."""
     fields = _dcgm(*dcgm, 1e-9) + (_dcgm(*also, 1e-9) if also else ())
@@ -140,8 +142,18 @@ def _rate(key: str, text: str, gpm: int | None, dcgm: tuple[DcgmName, ...], smi:
     )
 
 
-def _bytes_counter(key: str, text: str, nvml: str, scale: float, dcgm: tuple[DcgmName, ...]) -> Metric:
-    return _metric(key, "counter", "bytes", text, (0, MAX_COUNT), nvml=nvml, nvml_scale=scale, dcgm=dcgm)
+def _bytes_counter(
+    key: str,
+    text: str,
+    nvml: str,
+    scale: float,
+    dcgm: tuple[DcgmName, ...],
+    *,
+    instead: tuple[int, float] | None = None,
+) -> Metric:
+    return _metric(
+        key, "counter", "bytes", text, (0, MAX_COUNT), nvml=nvml, nvml_scale=scale, dcgm=dcgm, instead=instead
+    )
 
 
 _ACTIVITY = (
@@ -274,7 +286,7 @@ _THROTTLE = (
                (241, "DEV_THERMAL_VIOLATION")),
     _throttled("throttle_sync_boost_seconds_total", "Time throttled by sync boost.", "field 76",
                (242, "DEV_SYNC_BOOST_VIOLATION"), "clocks_event_reasons_counters_sync_boost_seconds",
-               also=(1421, "DEV_CLOCKS_EVENT_REASON_SYNC_BOOST_COUNT_NS")),
+               also=(1421, ("DEV_CLOCKS_EVENT_REASON_SYNC_BOOST_NS", "DEV_CLOCKS_EVENT_REASON_SYNC_BOOST_COUNT_NS"))),
     _throttled("throttle_board_limit_seconds_total", "Time throttled by the board's own limit.", "field 77",
                (243, "DEV_BOARD_LIMIT_VIOLATION")),
     _throttled("throttle_low_utilization_seconds_total", "Time at low clocks for want of work.", "field 78",
@@ -314,10 +326,14 @@ _PCIE = (
 )  # fmt: skip
 
 _NVLINK = (
-    _bytes_counter("nvlink_transmit_bytes_total", "Bytes of payload that the GPU sent over all NVLinks.", "field 138",
-                   KIB, ()),
-    _bytes_counter("nvlink_receive_bytes_total", "Bytes of payload that the GPU received over all NVLinks.",
-                   "field 139", KIB, ()),
+    _bytes_counter("nvlink_transmit_bytes_total",
+                   "Bytes that the GPU sent over all NVLinks, before NVLink 5 payload only.",
+                   "field 138", KIB, _dcgm(1201, ("DEV_NVLINK_COUNT_TX_BYTES", "DEV_NVLINK_TX_BYTES_TOTAL")),
+                   instead=(202, 1)),
+    _bytes_counter("nvlink_receive_bytes_total",
+                   "Bytes that the GPU received over all NVLinks, before NVLink 5 payload only.",
+                   "field 139", KIB, _dcgm(1203, ("DEV_NVLINK_COUNT_RX_BYTES", "DEV_NVLINK_RX_BYTES_TOTAL")),
+                   instead=(204, 1)),
     _rate("nvlink_transmit_bytes_per_second", "Rate at which the GPU sent over all NVLinks.", 61,
           _dcgm(1011, "PROF_NVLINK_TX_BYTES")),
     _rate("nvlink_receive_bytes_per_second", "Rate at which the GPU received over all NVLinks.", 60,
@@ -330,9 +346,41 @@ _NVLINK = (
            (419, ("DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", "DEV_NVLINK_CRC_DATA_ERROR_TOTAL"))),
     _count("nvlink_replays_total", "NVLink packets that had to be sent again.", "field 52",
            (429, ("DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", "DEV_NVLINK_REPLAY_ERROR_TOTAL"))),
-    _count("nvlink_recoveries_total", "NVLink link recoveries.", "field 59",
-           (439, ("DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", "DEV_NVLINK_RECOVERY_ERROR_TOTAL"))),
+    _metric("nvlink_recoveries_total", "counter", "", "NVLink link recoveries, successful or not.", (0, MAX_COUNT),
+            nvml="field 59", instead=(215, 1),
+            dcgm=_dcgm(439, ("DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", "DEV_NVLINK_RECOVERY_ERROR_TOTAL"))
+            + _dcgm(1213, ("DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS", "DEV_NVLINK_RECOVERY_EVENT_TOTAL"))),
     _state("nvlink_links", "NVLinks of the GPU.", 64, "field 91"),
+)  # fmt: skip
+
+# Of Blackwell's NVLink 5 alone, which has none of the CRC and replay counters above.
+_NVLINK_5 = (
+    _count("nvlink_transmit_packets_total", "NVLink 5 packets sent.", "field 201",
+           (1200, ("DEV_NVLINK_COUNT_TX_PACKETS", "DEV_NVLINK_TX_PACKET_TOTAL"))),
+    _count("nvlink_receive_packets_total", "NVLink 5 packets received.", "field 203",
+           (1202, ("DEV_NVLINK_COUNT_RX_PACKETS", "DEV_NVLINK_RX_PACKET_TOTAL"))),
+    _count("nvlink_malformed_packets_total", "NVLink 5 packets received malformed.", "field 206",
+           (1204, ("DEV_NVLINK_COUNT_RX_MALFORMED_PACKET_ERRORS", "DEV_NVLINK_RX_PACKET_MALFORMED_TOTAL"))),
+    _count("nvlink_buffer_overruns_total", "NVLink 5 packets dropped on arrival for want of buffer.", "field 207",
+           (1205, ("DEV_NVLINK_COUNT_RX_BUFFER_OVERRUN_ERRORS", "DEV_NVLINK_RX_PACKET_DROPPED_TOTAL"))),
+    _count("nvlink_receive_errors_total", "NVLink 5 packets received with errors.", "field 208",
+           (1206, ("DEV_NVLINK_COUNT_RX_ERRORS", "DEV_NVLINK_RX_ERROR_TOTAL"))),
+    _count("nvlink_remote_errors_total", "NVLink 5 packets that the far end had marked as bad.", "field 209",
+           (1207, ("DEV_NVLINK_COUNT_RX_REMOTE_ERRORS", "DEV_NVLINK_RX_REMOTE_ERROR_TOTAL"))),
+    _count("nvlink_header_errors_total", "NVLink 5 packets received with a wrong header.", "field 210",
+           (1208, ("DEV_NVLINK_COUNT_RX_GENERAL_ERRORS", "DEV_NVLINK_RX_GENERAL_ERROR_TOTAL"))),
+    _count("nvlink_integrity_errors_total", "Times that an NVLink 5 link had too many errors.", "field 211",
+           (1209, ("DEV_NVLINK_COUNT_LOCAL_LINK_INTEGRITY_ERRORS", "DEV_NVLINK_INTEGRITY_ERROR_TOTAL"))),
+    _count("nvlink_transmit_discards_total", "NVLink 5 packets discarded before they were sent.", "field 212",
+           (1210, "DEV_NVLINK_COUNT_TX_DISCARDS")),
+    _count("nvlink_recoveries_succeeded_total", "NVLink 5 recoveries after which the link came back.", "field 213",
+           (1211, ("DEV_NVLINK_COUNT_LINK_RECOVERY_SUCCESSFUL_EVENTS", "DEV_NVLINK_RECOVERY_SUCCESSFUL_TOTAL"))),
+    _count("nvlink_recoveries_failed_total", "NVLink 5 recoveries after which the link was given up.", "field 214",
+           (1212, ("DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS", "DEV_NVLINK_RECOVERY_FAILED_TOTAL"))),
+    _count("nvlink_effective_errors_total", "NVLink 5 errors that were left after correction.", "field 219",
+           (1219, ("DEV_NVLINK_COUNT_EFFECTIVE_ERRORS", "DEV_NVLINK_EFFECTIVE_ERROR_TOTAL"))),
+    _count("nvlink_symbol_errors_total", "NVLink 5 errors in received symbols.", "field 221",
+           (1214, ("DEV_NVLINK_COUNT_RX_SYMBOL_ERRORS", "DEV_NVLINK_RX_SYMBOL_ERROR_TOTAL"))),
 )  # fmt: skip
 
 _ERRORS = (
@@ -376,7 +424,8 @@ _MODES = (
            (66, ("DEV_PERSISTENCE_MODE", "DEV_GPU_PERSISTENCE_MODE")), smi="persistence_mode"),
     _state("compute_mode", "Compute mode: 0 default, 2 prohibited, 3 one process.", 3, "nvmlDeviceGetComputeMode",
            (65, ("DEV_COMPUTE_MODE", "DEV_GPU_COMPUTE_MODE")), smi="compute_mode"),
-    _state("vgpu_license_status", "Whether a vGPU license is held.", 16, "", (526, "DEV_VGPU_LICENSE_STATUS")),
+    _state("vgpu_license_status", "Whether a vGPU license is held.", 16, "nvmlDeviceGetGridLicensableFeatures_v4",
+           (526, "DEV_VGPU_LICENSE_STATUS")),
     _state("compute_processes", "Processes with a compute context on the device.", 1e6,
            "nvmlDeviceGetComputeRunningProcesses_v3", smi="compute_apps"),
 )  # fmt: skip
@@ -388,5 +437,16 @@ _OWNERSHIP = (
 )  # fmt: skip
 
 ENTRIES = (
-    _ACTIVITY + _MEMORY + _POWER + _TEMPERATURE + _CLOCKS + _THROTTLE + _PCIE + _NVLINK + _ERRORS + _MODES + _OWNERSHIP
+    _ACTIVITY
+    + _MEMORY
+    + _POWER
+    + _TEMPERATURE
+    + _CLOCKS
+    + _THROTTLE
+    + _PCIE
+    + _NVLINK
+    + _NVLINK_5
+    + _ERRORS
+    + _MODES
+    + _OWNERSHIP
 )

@@ -1,12 +1,15 @@
 """The DCGM backend: values from a host engine, under the same names and units as NVML's.
 
 DCGM profiles cards that GPM can't (before Hopper). What it can't tell (MIG UUIDs, processes, XIDs as events) comes
-from NVML beside it, where the driver library is there.
+from NVML beside it, where the driver library is there; while the host engine is down, so does everything else.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -18,6 +21,7 @@ from exporter.dcgm_bindings import Bindings, knock, load_bindings
 from exporter.devices import Backend, BackendError, Device, DeviceLost, GpuInstance, Reading, XidEvent
 from exporter.validity import is_blank
 
+_LOG = logging.getLogger(__name__)
 DEFAULT_ADDRESS: Final = "127.0.0.1:5555"
 _FIRST_PROFILING_FIELD: Final = 1001
 _LAST_PROFILING_FIELD: Final = 1099
@@ -26,10 +30,17 @@ _INDEX_FIELD: Final = 52
 _MINOR_FIELD: Final = 55
 _XID_FIELD: Final = 230
 _STALE_INTERVALS: Final = 3
+# PCIe throughput: KB/s in old host engines, byte counters that wrap in new ones; the value doesn't tell which.
+_MISLEADING: Final = {200, 201}
 
 # Every DCGM field of the catalogue: its metric's key and the factor to base units. A metric that has several fields
 # takes the first that has a value.
-_FIELDS: Final = {name.field_id: (metric.key, name.scale) for metric in CATALOG for name in metric.dcgm}
+_FIELDS: Final = {
+    name.field_id: (metric.key, name.scale)
+    for metric in CATALOG
+    for name in metric.dcgm
+    if name.field_id not in _MISLEADING
+}
 
 
 class DcgmBackend:
@@ -39,7 +50,8 @@ class DcgmBackend:
         bindings: NVIDIA's modules.
         address: ``host:port`` or the path of a Unix socket.
         interval: seconds between passes; fields are watched at it.
-        nvml: reads identities, processes and XIDs; None where the host engine is on another machine.
+        nvml: reads identities, processes and XIDs; given up where the host engine is on another machine.
+        reach: raises BackendError if nobody listens at an address.
         wall_clock: Unix seconds, to tell values that a dead host engine left behind.
     """
 
@@ -52,21 +64,22 @@ class DcgmBackend:
         *,
         interval: float = 15.0,
         nvml: Backend | None = None,
+        reach: Callable[[str], None] = knock,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._dcgm, self._address, self._interval, self._nvml = bindings, address, interval, nvml
-        self._wall_clock = wall_clock
+        self._reach, self._wall_clock = reach, wall_clock
         self._lock = threading.Lock()
         self._cards: dict[str, tuple[Device, _Card]] = {}
-        self._gpu_ids: dict[str, int] = {}
         # The latched XID of each card and when it was latched, as seen and as reported.
         self._xid_seen: dict[str, tuple[int, int]] = {}
         self._reported: dict[str, tuple[int, int]] = {}
-        self.driver_version = ""
+        self._watches = itertools.count(1)
+        self.driver_version, self.up = "", True
         self._connect()
 
     @classmethod
-    def connect(cls, address: str | None, *, interval: float) -> DcgmBackend:
+    def connect(cls, address: str | None, *, interval: float, follow_pcie: bool = False) -> DcgmBackend:
         """A backend for the host engine at an address, the default one if None. Raises BackendError."""
         target = address or DEFAULT_ADDRESS
         knock(target)
@@ -74,7 +87,7 @@ class DcgmBackend:
 
         nvml = None
         with contextlib.suppress(BackendError):
-            nvml = NvmlBackend()
+            nvml = NvmlBackend(follow_pcie=follow_pcie)
         return cls(load_bindings(), target, interval=interval, nvml=nvml)
 
     def _connect(self) -> None:
@@ -83,32 +96,54 @@ class DcgmBackend:
             self._handle = self._dcgm.pydcgm.DcgmHandle(**where)
             self._system = self._handle.GetSystem()
         except self._dcgm.structs.DCGMError as error:
-            raise BackendError(f"DCGM at {self._address}: {error}; start nv-hostengine") from error
+            raise self._down(error) from error
+
+    def _down(self, error: Exception) -> BackendError:
+        return BackendError(f"DCGM at {self._address}: {error}; start nv-hostengine")
 
     def discover(self) -> list[Device]:
-        """The cards that the host engine knows. Raises BackendError."""
+        """The cards that the host engine knows, or NVML while it is down. Raises BackendError."""
         try:
-            attributes = {number: self._attributes(number) for number in self._system.discovery.GetAllGpuIds()}
-            hierarchy = self._hierarchy()
-        except self._dcgm.structs.DCGMError as error:
-            raise BackendError(f"DCGM at {self._address}: {error}") from error
+            if not self.up:
+                self._reconnect()
+            devices = self._discover()
+        except (self._dcgm.structs.DCGMError, BackendError) as error:
+            self.up = False
+            if self._nvml is None:
+                if isinstance(error, BackendError):
+                    raise
+                raise self._down(error) from error
+            _LOG.info("DCGM at %s: %s; reading NVML meanwhile", self._address, error)
+            with self._lock:
+                self._cards = {}
+            return self._nvml.discover()
+        self.up = True
+        return devices
+
+    def _discover(self) -> list[Device]:
+        attributes = {number: self._attributes(number) for number in self._system.discovery.GetAllGpuIds()}
+        hierarchy = self._hierarchy()
+        uuids = {_text(found.identifiers.uuid) for found in attributes.values()}
         described = {device.uuid: device for device in self._nvml.discover()} if self._nvml is not None else {}
-        devices, gpu_ids = [], {}
+        if described and uuids and not described.keys() & uuids:
+            _LOG.warning("DCGM at %s is on another machine: NVML's processes and XIDs are not its own", self._address)
+            self._nvml, described = None, {}
+        devices = []
         for number, found in attributes.items():
             uuid = _text(found.identifiers.uuid)
-            gpu_ids[uuid] = number
             self.driver_version = _text(found.identifiers.driverVersion)
             device = described.get(uuid) or self._describe(number, found, hierarchy.get(number, []))
             devices.append(device)
             with self._lock:
                 known = self._cards.get(uuid)
             if known is None or known[0] != device:
-                card = self._watch(number, device, hierarchy.get(number, []))
+                card = self._watch(number, hierarchy.get(number, []))
                 with self._lock:
                     self._cards[uuid] = (device, card)
+                if known is not None:
+                    known[1].close()
         with self._lock:
-            self._gpu_ids = gpu_ids
-            self._cards = {uuid: kept for uuid, kept in self._cards.items() if uuid in gpu_ids}
+            self._cards = {uuid: kept for uuid, kept in self._cards.items() if uuid in uuids}
         return devices
 
     def _attributes(self, number: int) -> Any:
@@ -131,8 +166,9 @@ class DcgmBackend:
 
     def _describe(self, number: int, found: Any, instances: list[tuple[int, str]]) -> Device:
         """A device as far as the host engine alone describes it: without MIG UUIDs."""
-        card = self._watch_fields(f"identity-{number}", number, instances, (_NAME_FIELD, _INDEX_FIELD, _MINOR_FIELD))
+        card = self._watch_fields(number, instances, (_NAME_FIELD, _INDEX_FIELD, _MINOR_FIELD))
         values = card.latest()
+        card.close()
         board = values.get(self._dcgm.fields.DCGM_FE_GPU, {}).get(number, {})
         names = values.get(self._dcgm.fields.DCGM_FE_GPU_I, {})
         minor = _number(board.get(_MINOR_FIELD))
@@ -151,7 +187,7 @@ class DcgmBackend:
             instances=described,
         )
 
-    def _watch(self, number: int, device: Device, instances: list[tuple[int, str]]) -> _Card:
+    def _watch(self, number: int, instances: list[tuple[int, str]]) -> _Card:
         profiled = self._profiling_fields(number)
         wanted = [
             field
@@ -159,17 +195,17 @@ class DcgmBackend:
             if (field in profiled or not _FIRST_PROFILING_FIELD <= field <= _LAST_PROFILING_FIELD)
             and self._dcgm.fields.DcgmFieldGetById(field) is not None
         ]
-        return self._watch_fields(device.uuid, number, instances, wanted)
+        return self._watch_fields(number, instances, wanted)
 
-    def _watch_fields(self, name: str, number: int, instances: list[tuple[int, str]], fields: Iterable[int]) -> _Card:
+    def _watch_fields(self, number: int, instances: list[tuple[int, str]], fields: Iterable[int]) -> _Card:
         pydcgm, dcgm_fields = self._dcgm.pydcgm, self._dcgm.fields
-        group = pydcgm.DcgmGroup(
-            self._handle, groupName=f"gpuledger-{name}", groupType=self._dcgm.structs.DCGM_GROUP_EMPTY
-        )
+        # The host engine refuses a name that it knows, another client's or that of a layout just replaced.
+        name = f"gpuledger-{os.getpid()}-{next(self._watches)}"
+        group = pydcgm.DcgmGroup(self._handle, groupName=name, groupType=self._dcgm.structs.DCGM_GROUP_EMPTY)
         group.AddEntity(dcgm_fields.DCGM_FE_GPU, number)
         for entity, _ in instances:
             group.AddEntity(dcgm_fields.DCGM_FE_GPU_I, entity)
-        watched = pydcgm.DcgmFieldGroup(self._handle, f"gpuledger-{name}", list(fields))
+        watched = pydcgm.DcgmFieldGroup(self._handle, name, list(fields))
         group.samples.WatchFields(watched, int(self._interval * 1e6), self._interval * 2, 2)
         self._system.UpdateAllFields(True)
         return _Card(number, dict(instances), group, watched)
@@ -188,6 +224,16 @@ class DcgmBackend:
 
     def read(self, device: Device) -> Reading:
         """One pass over one card. Raises DeviceLost."""
+        try:
+            reading = self._read(device)
+        except DeviceLost:
+            if self._nvml is None:
+                raise
+            return self._nvml.read(device)  # which says whether it is the card that is lost, or the host engine
+        self._add_from_nvml(device, reading)
+        return reading
+
+    def _read(self, device: Device) -> Reading:
         with self._lock:
             _, card = self._cards.get(device.uuid, (None, None))
         if card is None:
@@ -195,6 +241,7 @@ class DcgmBackend:
         try:
             latest = card.latest()
         except self._dcgm.structs.DCGMError as error:
+            self.up = False
             raise DeviceLost(f"{device.uuid}: {error}") from error
         reading = Reading(device)
         board = latest.get(self._dcgm.fields.DCGM_FE_GPU, {}).get(card.number, {})
@@ -207,14 +254,15 @@ class DcgmBackend:
         for entity, instance in card.instances.items():
             own = _values(instances.get(entity, {}))
             reading.instance_values[instance] = {key: value for key, value in own.items() if key in _INSTANCE_KEYS}
-        self._add_from_nvml(device, reading)
         all_values = (reading.values, *reading.instance_values.values())
         reading.capabilities["profiling"] = any("engine_active_ratio" in values for values in all_values)
+        reading.capabilities["xid_events"] = self.hears_xids(device.uuid)
         return reading
 
     def _check_age(self, device: Device, board: dict[int, Any]) -> None:
         newest = max((series[0].ts for series in board.values() if series), default=0) / 1e6
         if newest and self._wall_clock() - newest > _STALE_INTERVALS * self._interval:
+            self.up = False
             raise DeviceLost(f"{device.uuid}: the host engine has stopped updating its fields")
 
     def _add_from_nvml(self, device: Device, reading: Reading) -> None:
@@ -222,7 +270,8 @@ class DcgmBackend:
         if self._nvml is None:
             return
         beside = self._nvml.read(device)
-        reading.processes, reading.capabilities = beside.processes, dict(beside.capabilities)
+        reading.processes = beside.processes
+        reading.capabilities = dict(beside.capabilities) | {"profiling": reading.capabilities["profiling"]}
         for key, value in beside.values.items():
             reading.values.setdefault(key, value)
         for instance, values in beside.instance_values.items():
@@ -250,17 +299,27 @@ class DcgmBackend:
                 events.append(XidEvent(uuid, mark[0]))
         return events
 
+    def hears_xids(self, uuid: str) -> bool:
+        """Whether XIDs of a card are told, by NVML's events or by the host engine's latched code."""
+        return self._nvml.hears_xids(uuid) if self._nvml is not None else uuid in self._cards
+
     def reopen(self) -> None:
         """Connect afresh. Raises BackendError."""
-        self.close()
         if self._nvml is not None:
             self._nvml.reopen()
+            self.up = False  # the next discovery connects
+        else:
+            self._reconnect()
+
+    def _reconnect(self) -> None:
+        self.close()
+        self._reach(self._address)
         self._connect()
 
     def close(self) -> None:
         """Disconnect; the host engine drops the watches."""
         with self._lock:
-            self._cards, self._gpu_ids = {}, {}
+            self._cards = {}
         with contextlib.suppress(self._dcgm.structs.DCGMError):
             self._handle.Shutdown()
 
@@ -278,6 +337,11 @@ class _Card:
         """The newest values by entity group, entity and field."""
         values: dict[int, dict[int, dict[int, Any]]] = self.group.samples.GetLatest_v2(self.field_group).values
         return values
+
+    def close(self) -> None:
+        """Give up the watches."""
+        self.group.Delete()
+        self.field_group.Delete()
 
 
 _INSTANCE_KEYS: Final = frozenset(metric.key for metric in CATALOG if metric.scope == "instance")

@@ -99,6 +99,8 @@ class Backend(Protocol):
 
     name: str
     driver_version: str
+    up: bool
+    """False while a substitute gives the values, or some of them."""
 
     def discover(self) -> list[Device]:
         """The cards present now and their MIG layout. Raises BackendError."""
@@ -108,6 +110,9 @@ class Backend(Protocol):
 
     def wait_for_xids(self, timeout_seconds: float) -> list[XidEvent]:
         """XIDs that arrived; waits up to the timeout for the first."""
+
+    def hears_xids(self, uuid: str) -> bool:
+        """Whether XIDs of a card arrive by `wait_for_xids`."""
 
     def reopen(self) -> None:
         """Start the driver library afresh, so that a card that came back is seen."""

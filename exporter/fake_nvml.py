@@ -177,6 +177,11 @@ class FakeNvml:
         parts = {"bar1Total": "bar1_total_bytes", "bar1Used": "bar1_used_bytes", "bar1Free": "bar1_free_bytes"}
         return SimpleNamespace(**{part: self._raw(card, key) for part, key in parts.items()})
 
+    def nvmlDeviceGetGridLicensableFeatures_v4(self, card: FakeCard) -> Any:
+        held = self._raw(card, "vgpu_license_status")
+        feature = SimpleNamespace(featureState=held)
+        return SimpleNamespace(isGridLicenseSupported=1, licensableFeaturesCount=1, gridLicensableFeatures=[feature])
+
     def nvmlDeviceGetSramEccErrorStatus(self, card: FakeCard, status: Any) -> int:
         status._obj.bThresholdExceeded = self._raw(card, "sram_threshold_exceeded")  # noqa: SLF001
         return 0
@@ -252,10 +257,10 @@ class FakeNvml:
 
 
 def _field_value(card: FakeCard, field: int) -> Any:
-    metric = _FIELDS[field]
+    metric = _FIELDS.get(field)
     answer = pynvml.c_nvmlFieldValue_t()
     answer.fieldId = field
-    if metric.key not in card.values:
+    if metric is None or metric.key not in card.values:
         answer.nvmlReturn = pynvml.NVML_ERROR_NOT_SUPPORTED
         return answer
     answer.valueType = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG

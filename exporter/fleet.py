@@ -30,15 +30,16 @@ from exporter.catalog import BY_KEY, CATALOG
 from exporter.errors import ConfigError
 
 GIB: Final = float(1 << 30)
-# Memory in GiB, power limit and idle power in W, SM clock in Hz, whether GPM profiles it.
-_MODELS: Final[dict[str, tuple[float, float, float, float, bool]]] = {
-    "B200": (180, 1000, 140, 1.965e9, True),
-    "H200": (141, 700, 75, 1.98e9, True),
-    "H100": (80, 700, 70, 1.98e9, True),
-    "A100": (80, 400, 55, 1.41e9, False),
-    "L40S": (45, 350, 35, 2.52e9, False),
-    "L4": (23, 72, 12, 2.04e9, False),
-    "T4": (15, 70, 9, 1.59e9, False),
+_Spec = tuple[float, float, float, float, bool, bool]
+# Memory in GiB, power limit and idle power in W, SM clock in Hz, whether GPM profiles it, whether it has NVLink 5.
+_MODELS: Final[dict[str, _Spec]] = {
+    "B200": (180, 1000, 140, 1.965e9, True, True),
+    "H200": (141, 700, 75, 1.98e9, True, False),
+    "H100": (80, 700, 70, 1.98e9, True, False),
+    "A100": (80, 400, 55, 1.41e9, False, False),
+    "L40S": (45, 350, 35, 2.52e9, False, False),
+    "L4": (23, 72, 12, 2.04e9, False, False),
+    "T4": (15, 70, 9, 1.59e9, False, False),
 }
 _FAULTS: Final = ("lost", "hang", "garbage", "xid")
 _GPU_KEYS: Final = (
@@ -103,6 +104,8 @@ class FakeCard:
         for key, value in gauges.items():
             self.values[key] = value
         for key in () if self.only_values else _COUNTERS:
+            if key in _NVLINK_5 and not self._spec()[5]:
+                continue
             self.values[key] = self.values.get(key, 0.0) + self._rate_of(key) * elapsed
         for key, fixed in self.fixed.items():
             if fixed is None:
@@ -118,11 +121,11 @@ class FakeCard:
             return (1 + math.sin(seconds / 90 + self.index)) / 2
         return self.load
 
-    def _spec(self) -> tuple[float, float, float, float, bool]:
+    def _spec(self) -> _Spec:
         return next((spec for name, spec in _MODELS.items() if name in self.model), _MODELS["A100"])
 
     def _gauges(self, busy: float) -> dict[str, float]:
-        memory, limit, idle, clock, _ = self._spec()
+        memory, limit, idle, clock, *_ = self._spec()
         total, reserved = memory * GIB, 0.5 * GIB
         used = round(busy * 0.9 * (total - reserved))
         power = idle + busy * (limit - idle) * 0.95
@@ -166,6 +169,7 @@ class FakeCard:
 
 
 _COUNTERS: Final = tuple(metric.key for metric in CATALOG if metric.kind == "counter")
+_NVLINK_5: Final = frozenset(metric.key for metric in CATALOG if (metric.nvml_field or 0) in range(201, 223))
 _PROFILE: Final = {
     "engine_active_ratio": 1.0, "sm_active_ratio": 0.85, "sm_occupancy_ratio": 0.4, "tensor_active_ratio": 0.55,
     "dram_active_ratio": 0.45, "fp64_active_ratio": 0.0, "fp32_active_ratio": 0.12, "fp16_active_ratio": 0.05,

@@ -67,6 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     gpus.add_argument("--dcgm-address", metavar="HOST:PORT|SOCKET", help="DCGM host engine (default 127.0.0.1:5555)")
     gpus.add_argument(
+        "--follow-pcie",
+        action="store_true",
+        help="read PCIe byte counters that wrap many times a second; only for cards that aren't profiled",
+    )
+    gpus.add_argument(
         "--fake", type=Path, metavar="FLEET.yaml", help="pretend to have the GPUs that the file describes"
     )
     _add_owner_arguments(parser.add_argument_group("owners"))
@@ -204,14 +209,14 @@ def _backend(args: argparse.Namespace) -> Backend:
         from exporter.dcgm import DcgmBackend  # noqa: PLC0415
 
         try:
-            return DcgmBackend.connect(args.dcgm_address, interval=args.interval)
+            return DcgmBackend.connect(args.dcgm_address, interval=args.interval, follow_pcie=args.follow_pcie)
         except BackendError as error:
             # Somebody who gave an address, or has a host engine, wants to know why it isn't used.
             if args.backend == "dcgm" or args.dcgm_address:
                 raise
             silent = isinstance(error.__cause__, ConnectionRefusedError)
             _LOG.log(logging.INFO if silent else logging.WARNING, "%s: reading NVML", error)
-    return NvmlBackend()
+    return NvmlBackend(follow_pcie=args.follow_pcie)
 
 
 def _adapters(args: argparse.Namespace, node: str) -> list[Adapter]:

@@ -42,6 +42,7 @@ class Metric:
         smi: names of nvidia_gpu_exporter.
         nvml: the NVML source: a call, ``field N`` of nvmlDeviceGetFieldValues, or ``GPM N``; "" for none.
         nvml_scale: NVML's value times this is in base units.
+        nvml_instead: another field and its scale, for cards that lack the first.
     """
 
     key: str
@@ -55,6 +56,7 @@ class Metric:
     smi: tuple[ForeignName, ...] = ()
     nvml: str = ""
     nvml_scale: float = 1.0
+    nvml_instead: tuple[int, float] | None = None
 
     @property
     def name(self) -> str:

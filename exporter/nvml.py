@@ -13,7 +13,9 @@ from typing import Any, Final, TypeVar
 import pynvml
 
 from exporter.devices import BackendError, Device, GpuInstance, MigDevice, Reading, XidEvent
+from exporter.nvml_fields import Unwrappers, unwrappers
 from exporter.nvml_probe import CardProbe
+from exporter.pcie_follower import PcieFollower
 
 _XID_CRITICAL: Final = 8
 _NO_INSTANCE: Final = 0xFFFFFFFF
@@ -22,15 +24,26 @@ _T = TypeVar("_T")
 
 
 class NvmlBackend:
-    """Reads cards through ``api``, which is the ``pynvml`` module or an object with its functions."""
+    """Reads cards through ``api``, which is the ``pynvml`` module or an object with its functions.
+
+    Args:
+        follow_pcie: read PCIe byte counters that wrap, and that no profiling tells the rate of, between the passes.
+    """
 
     name = "nvml"
+    up = True
 
-    def __init__(self, api: Any = pynvml, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._api, self._clock = api, clock
+    def __init__(
+        self, api: Any = pynvml, *, follow_pcie: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._api, self._follow_pcie, self._clock = api, follow_pcie, clock
         self._probes: dict[str, tuple[Device, CardProbe]] = {}
         self._handles: dict[str, Any] = {}
+        # Byte counters outlive probes and the library: a total that fell would look like traffic.
+        self._followed: dict[str, Unwrappers] = {}
+        self._followers: dict[str, PcieFollower] = {}
         self._event_set: Any = None
+        self._heard: frozenset[str] = frozenset()
         self._lock = threading.Lock()
         # Held while a thread waits for events: the library must not be shut down, nor the set freed, under it.
         self._waiting = threading.Lock()
@@ -61,11 +74,9 @@ class NvmlBackend:
             devices.append(device)
             handles[device.uuid] = handle
         with self._lock:
-            changed = handles.keys() != self._handles.keys()
             self._handles = handles
             self._probes = {uuid: kept for uuid, kept in self._probes.items() if uuid in handles}
-        if changed or self._event_set is None:
-            self._listen(handles)
+        self._listen(handles)
         return devices
 
     def _describe(self, index: int, handle: Any) -> Device:
@@ -112,11 +123,24 @@ class NvmlBackend:
             # A new MIG layout changes what the card supports, so its capabilities are found afresh.
             if probe is not None:
                 probe.close()
+            if follower := self._followers.pop(device.uuid, None):
+                follower.stop()
             handles = self._mig_handles(handle) if device.mig else []
-            probe = CardProbe(self._api, handle, device, self._first_of_each_instance(handles), self._clock)
+            followed = self._followed.setdefault(device.uuid, unwrappers())
+            probe = CardProbe(self._api, handle, device, self._first_of_each_instance(handles), self._clock, followed)
             with self._lock:
                 self._probes[device.uuid] = (device, probe)
-        return probe.read()
+        reading = probe.read()
+        reading.capabilities["xid_events"] = self.hears_xids(device.uuid)
+        if self._follow_pcie and probe.fields.narrow_pcie and not reading.capabilities["profiling"]:
+            self._follow(device.uuid, probe)
+        return reading
+
+    def _follow(self, uuid: str, probe: CardProbe) -> None:
+        with self._lock:
+            follower = self._followers.get(uuid)
+            if follower is None or not follower.alive:
+                self._followers[uuid] = PcieFollower(uuid, probe.fields)
 
     def _first_of_each_instance(self, mig_handles: list[Any]) -> dict[str, Any]:
         first: dict[str, Any] = {}
@@ -125,22 +149,22 @@ class NvmlBackend:
         return first
 
     def _listen(self, handles: dict[str, Any]) -> None:
-        """Ask for XIDs of every card; drivers without events (Windows, some vGPUs) have none to give."""
-        try:
-            event_set = self._api.nvmlEventSetCreate()
-        except pynvml.NVMLError:
-            return
-        for handle in handles.values():
-            try:
-                if self._api.nvmlDeviceGetSupportedEventTypes(handle) & _XID_CRITICAL:
-                    self._api.nvmlDeviceRegisterEvents(handle, _XID_CRITICAL, event_set)
-            except pynvml.NVMLError:
-                continue
-        old, self._event_set = self._event_set, event_set
-        if old is not None and self._waiting.acquire(timeout=_PATIENCE_SECONDS):
+        """Ask for XIDs of cards that are new; drivers without events (Windows, some vGPUs) have none to give.
+
+        One event set serves until the library is shut down: with a second one an XID could be counted twice.
+        """
+        with contextlib.suppress(pynvml.NVMLError):
+            if self._event_set is None:
+                self._event_set = self._api.nvmlEventSetCreate()
+        for uuid in handles.keys() - self._heard if self._event_set is not None else ():
             with contextlib.suppress(pynvml.NVMLError):
-                self._api.nvmlEventSetFree(old)
-            self._waiting.release()
+                if self._api.nvmlDeviceGetSupportedEventTypes(handles[uuid]) & _XID_CRITICAL:
+                    self._api.nvmlDeviceRegisterEvents(handles[uuid], _XID_CRITICAL, self._event_set)
+                    self._heard |= {uuid}
+
+    def hears_xids(self, uuid: str) -> bool:
+        """Whether XIDs of a card arrive as events."""
+        return uuid in self._heard and uuid in self._handles
 
     def wait_for_xids(self, timeout_seconds: float) -> list[XidEvent]:
         """XIDs that arrived; waits up to the timeout for the first."""
@@ -180,14 +204,20 @@ class NvmlBackend:
         self._close()
 
     def _close(self) -> bool:
+        self._followers = {uuid: follower for uuid, follower in self._followers.items() if not follower.stop()}
+        if self._followers:
+            return False
         if not self._waiting.acquire(timeout=_PATIENCE_SECONDS):
             return False
         try:
             with self._lock:
-                probes = [probe for _, probe in self._probes.values()]
-                self._probes, self._handles, self._event_set = {}, {}, None
+                probes, event_set = [probe for _, probe in self._probes.values()], self._event_set
+                self._probes, self._handles, self._event_set, self._heard = {}, {}, None, frozenset()
             for probe in probes:
                 probe.close()
+            if event_set is not None:
+                with contextlib.suppress(pynvml.NVMLError):
+                    self._api.nvmlEventSetFree(event_set)
             with contextlib.suppress(pynvml.NVMLError):
                 self._api.nvmlShutdown()
         finally:

@@ -85,6 +85,16 @@ def _throttle_reasons(api: Any, handle: Any) -> tuple[float, ...]:
         return (api.nvmlDeviceGetCurrentClocksThrottleReasons(handle),)  # its name in drivers before 535
 
 
+def _license(api: Any, handle: Any) -> tuple[float, ...]:
+    """Whether any licensable feature is licensed; 0 on a card that needs none, as DCGM has it."""
+    found = _function(api, "nvmlDeviceGetGridLicensableFeatures_v4")(handle)
+    if not found.isGridLicenseSupported:
+        return (0,)
+    return (
+        max((found.gridLicensableFeatures[n].featureState for n in range(found.licensableFeaturesCount)), default=0),
+    )
+
+
 def _sram_threshold(api: Any, handle: Any) -> tuple[float, ...]:
     status = _function(pynvml, "c_nvmlEccSramErrorStatus_v1_t")()
     status.version = pynvml.nvmlEccSramErrorStatus_v1
@@ -144,5 +154,6 @@ BOARD_CALLS: Final = (
     _one("persistence_mode", "nvmlDeviceGetPersistenceMode"),
     _one("compute_mode", "nvmlDeviceGetComputeMode"),
     Call(("sram_threshold_exceeded",), _sram_threshold),
+    Call(("vgpu_license_status",), _license),
 )
 """What a whole card answers, MIG on or off."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from math import isnan, nan
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pynvml
 
 from exporter import gpm
-from exporter.catalog import BY_KEY, CATALOG
-from exporter.counters import Unwrapper
+from exporter.catalog import BY_KEY
 from exporter.devices import Device, DeviceLost, Process, Reading
 from exporter.nvml_calls import BOARD_CALLS, INSTANCE_CALLS, Call, versioned
+from exporter.nvml_fields import FieldReader, Unwrappers
 
 # nvmlReturn_t by number, since older bindings lack names of the newer ones.
 _LOST: Final = {
@@ -32,19 +31,9 @@ _UNSUPPORTED: Final = {
     25,  # argument version mismatch
     26,  # deprecated
 }
-_FIELDS: Final = {metric.nvml_field: metric for metric in CATALOG if metric.nvml_field is not None}
-# Totals over all links are asked for with this scope.
-_ALL_LINKS: Final = 0xFFFFFFFF
 _NO_INSTANCE: Final = 0xFFFFFFFF
-_ALL_LINK_FIELDS: Final = {138, 139}
-
-_WRAPPING: Final = {
-    "pcie_transmit_bytes_total": "pcie_transmit_bytes_per_second",
-    "pcie_receive_bytes_total": "pcie_receive_bytes_per_second",
-    "nvlink_transmit_bytes_total": "nvlink_transmit_bytes_per_second",
-    "nvlink_receive_bytes_total": "nvlink_receive_bytes_per_second",
-}
-"""Counters that may wrap, with the rate that tells how often they did."""
+# A card that is just being initialised may refuse for a moment what it has.
+_PROBE_AGAIN_SECONDS: Final = 3600.0
 
 CAPABILITIES: Final = {
     "utilization": "gpu_util_ratio",
@@ -61,51 +50,71 @@ CAPABILITIES: Final = {
 
 
 class CardProbe:
-    """Reads one card, asking only for what it answered before."""
+    """Reads one card, asking only for what it answered before; once an hour for everything.
+
+    Args:
+        followed: the card's byte counters, which outlive the probe.
+    """
 
     def __init__(
-        self, api: Any, handle: Any, device: Device, instance_handles: dict[str, Any], clock: Callable[[], float]
+        self,
+        api: Any,
+        handle: Any,
+        device: Device,
+        instance_handles: dict[str, Any],
+        clock: Callable[[], float],
+        followed: Unwrappers,
     ) -> None:
         if handle is None:
             raise DeviceLost(f"{device.uuid}: no longer listed by the driver")
         self._api, self._handle, self._device, self._clock = api, handle, device, clock
-        self._calls = list(BOARD_CALLS)
-        self._fields: list[int] = list(_FIELDS)
-        self._instances = {name: (instance, list(INSTANCE_CALLS)) for name, instance in instance_handles.items()}
-        self._processes_readable = True
+        self._instance_handles = instance_handles
         self._gpm: gpm.GpmSampler | None = None
         self._instance_gpm: dict[str, gpm.GpmSampler] = {}
-        self._profiling = gpm.supported(api, handle)
-        if self._profiling:
+        self._gpm_supported = gpm.supported(api, handle)
+        if self._gpm_supported:
             # Under MIG the card as a whole can't be profiled, its instances can.
             if not device.mig:
                 self._gpm = gpm.GpmSampler(api, handle)
             for name in instance_handles:
                 self._instance_gpm[name] = gpm.GpmSampler(api, handle, instance=int(name), board_metrics=False)
-        self._unwrappers = {key: Unwrapper() for key in _WRAPPING}
-        self._last_time: float | None = None
+        self.fields = FieldReader(api, handle, followed, self._worth_retrying, clock)
+        self._probe_all()
+
+    def _probe_all(self) -> None:
+        self._probed_at = self._clock()
+        self._calls = list(BOARD_CALLS)
+        self._instance_calls = {name: list(INSTANCE_CALLS) for name in self._instance_handles}
+        self.fields.forget()
+        self._profiling, self._processes_readable = self._gpm_supported, True
         self._unsupported: set[str] = set()
 
     def read(self) -> Reading:
         """Everything in one pass. Raises DeviceLost when the card answers nothing any more."""
         now = self._clock()
+        if now - self._probed_at >= _PROBE_AGAIN_SECONDS:
+            self._probe_all()
         reading = Reading(self._device)
         if self._gpm is not None and self._profiling:
             reading.values.update(self._gpm_values(self._gpm, now))
         self._calls = self._run_calls(self._calls, self._handle, reading.values)
-        self._read_fields(reading.values, now)
+        self.fields.read(reading.values)
         if not reading.values:
             raise DeviceLost(f"{self._device.uuid}: every call failed; look for an XID in the kernel log")
-        for name, (handle, calls) in self._instances.items():
+        for name, handle in self._instance_handles.items():
             values = reading.instance_values.setdefault(name, {})
-            self._instances[name] = (handle, self._run_calls(calls, handle, values))
-            if name in self._instance_gpm and self._profiling:
-                values.update(self._gpm_values(self._instance_gpm[name], now))
+            # The card answers: an instance that doesn't was just destroyed.
+            with contextlib.suppress(DeviceLost):
+                self._read_instance(name, handle, values, now)
         self._read_processes(reading)
         derive(reading.values)
-        reading.capabilities = self._capabilities()
-        self._last_time = now
+        reading.capabilities = self._capabilities(reading.values)
         return reading
+
+    def _read_instance(self, name: str, handle: Any, values: dict[str, float], now: float) -> None:
+        self._instance_calls[name] = self._run_calls(self._instance_calls[name], handle, values)
+        if name in self._instance_gpm and self._profiling:
+            values.update(self._gpm_values(self._instance_gpm[name], now))
 
     def _gpm_values(self, sampler: gpm.GpmSampler, now: float) -> dict[str, float]:
         try:
@@ -133,63 +142,24 @@ class CardProbe:
                     values[key] = raw * BY_KEY[key].nvml_scale
         return kept
 
-    def _read_fields(self, values: dict[str, float], now: float) -> None:
-        elapsed = None if self._last_time is None else now - self._last_time
-        supported = []
-        for answer in self._field_values():
-            metric = _FIELDS[answer.fieldId]
-            if answer.nvmlReturn != pynvml.NVML_SUCCESS:
-                if answer.nvmlReturn in _LOST:
-                    raise DeviceLost(f"{self._device.uuid}: lost")
-                if answer.nvmlReturn not in _UNSUPPORTED:
-                    supported.append(answer.fieldId)
-                else:
-                    self._unsupported.add(metric.key)
-                continue
-            supported.append(answer.fieldId)
-            raw: float = _field_number(answer)
-            if isnan(raw):
-                continue
-            if metric.key in self._unwrappers:
-                rate = values.get(_WRAPPING[metric.key])
-                expected = rate * elapsed / metric.nvml_scale if rate is not None and elapsed else None
-                bits = 32 if answer.valueType == pynvml.NVML_VALUE_TYPE_UNSIGNED_INT else 64
-                raw = self._unwrappers[metric.key].feed(int(raw), bits=bits, expected=expected)
-            values[metric.key] = raw * metric.nvml_scale
-        self._fields = supported
-
-    def _field_values(self) -> list[Any]:
-        wanted = [(field, _ALL_LINKS if field in _ALL_LINK_FIELDS else 0) for field in self._fields]
-        if not wanted:
-            return []
-        try:
-            return list(self._api.nvmlDeviceGetFieldValues(self._handle, wanted))
-        except pynvml.NVMLError as error:
-            if self._check(error):
-                return []
-        # A driver older than one of the ids may refuse the whole batch: ask one by one, once.
-        answers = []
-        for field in wanted:
-            try:
-                answers.extend(self._api.nvmlDeviceGetFieldValues(self._handle, [field]))
-            except pynvml.NVMLError as error:
-                self._check(error)
-        return answers
-
     def _read_processes(self, reading: Reading) -> None:
+        """Add the processes; none at all where they can't be told, which is not the same as an empty list."""
         if not self._processes_readable:
             return
         try:
             found = self._running(self._handle, None)
         except pynvml.NVMLError as error:
-            if not self._check(error) and not self._instances:
-                self._processes_readable = False
+            worth_retrying = self._check(error)
+            if not self._instance_handles:
+                self._processes_readable = worth_retrying
                 return
             # Without privileges a card in MIG mode tells only those of its instances.
             found = {}
-            for name, (handle, _) in self._instances.items():
-                with contextlib.suppress(pynvml.NVMLError):
+            try:
+                for name, handle in self._instance_handles.items():
                     found.update(self._running(handle, name))
+            except pynvml.NVMLError:
+                return
         reading.processes = tuple(found.values())
         reading.values["compute_processes"] = len(found)
 
@@ -202,12 +172,20 @@ class CardProbe:
 
     def _check(self, error: pynvml.NVMLError) -> bool:
         """Whether a failed call is worth making again. Raises DeviceLost."""
-        if error.value in _LOST:
-            raise DeviceLost(f"{self._device.uuid}: {error}") from error
-        return error.value not in _UNSUPPORTED
+        return self._worth_retrying(error.value)
 
-    def _capabilities(self) -> dict[str, bool]:
-        found = {name: key not in self._unsupported for name, key in CAPABILITIES.items()}
+    def _worth_retrying(self, code: int) -> bool:
+        if code in _LOST:
+            raise DeviceLost(f"{self._device.uuid}: {pynvml.NVMLError(code)}")
+        return code not in _UNSUPPORTED
+
+    def _capabilities(self, values: Mapping[str, float]) -> dict[str, bool]:
+        found = {
+            name: key not in self._unsupported if BY_KEY[key].nvml_field is None else self.fields.answers(key)
+            for name, key in CAPABILITIES.items()
+        }
+        if self.fields.narrow_pcie and not self._profiling and CAPABILITIES["pcie_counters"] not in values:
+            found["pcie_counters"] = False  # it wraps faster than it is read
         return found | {"profiling": self._profiling, "processes": self._processes_readable, "mig": self._device.mig}
 
     def close(self) -> None:
@@ -226,20 +204,6 @@ def derive(values: dict[str, float]) -> None:
     used, free = values.get("memory_used_bytes"), values.get("memory_free_bytes")
     if used is not None and free is not None and used + free > 0:
         values["memory_used_ratio"] = used / (used + free)
-
-
-# Members of nvmlValue_t by nvmlValueType_t.
-_MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-_MEMORY_TEMPERATURE_FIELD: Final = 82
-
-
-def _field_number(answer: Any) -> float:
-    """The number in a field value, whatever C type it has; NaN for a type that this doesn't know."""
-    if answer.fieldId == _MEMORY_TEMPERATURE_FIELD:
-        return float(answer.value.uiVal)  # some drivers leave the type of this one unset
-    if answer.valueType >= len(_MEMBERS):
-        return nan
-    return float(getattr(answer.value, _MEMBERS[answer.valueType]))
 
 
 def _process(entry: Any, instance: str | None) -> Process:

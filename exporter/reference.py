@@ -39,8 +39,10 @@ def _range(metric: Metric) -> str:
 
 
 def _nvml(metric: Metric) -> str:
-    scale = "" if metric.nvml_scale == 1 or not metric.nvml else f" × {metric.nvml_scale:g}"
-    return f"`{metric.nvml}`{scale}" if metric.nvml else ""
+    sources = [(metric.nvml, metric.nvml_scale)] if metric.nvml else []
+    if metric.nvml_instead:
+        sources.append((f"field {metric.nvml_instead[0]}", metric.nvml_instead[1]))
+    return "<br>or ".join(f"`{source}`" + ("" if scale == 1 else f" × {scale:g}") for source, scale in sources)
 
 
 def _dcgm(metric: Metric) -> str:

@@ -27,7 +27,10 @@ STALE_INTERVALS: Final = 3
 """A sample older than this many intervals is not served any more."""
 
 _DISCOVERY_SECONDS: Final = 60.0
+# Starting the library afresh costs every card its profiling for one pass, so a card that stays away is looked for
+# less and less often.
 _REOPEN_SECONDS: Final = 60.0
+_REOPEN_SECONDS_AT_MOST: Final = 600.0
 _XID_WAIT_SECONDS: Final = 2.0
 
 
@@ -71,6 +74,7 @@ class Sampler:
         self._xid_poll: Watched[None] = Watched("xid", clock)
         self._listening = False
         self._discovered_at = self._reopened_at = float("-inf")
+        self._reopen_wait = _REOPEN_SECONDS
         self._passes = self._failed_passes = 0
         self._complaints: dict[str, str] = {}
 
@@ -80,7 +84,11 @@ class Sampler:
         threading.Thread(target=self._listen, args=(stop,), name="xid-listener", daemon=True).start()
         beat = self._clock()
         while not stop.is_set():
-            publish(self.run_pass())
+            try:
+                publish(self.run_pass())
+            except Exception as error:  # noqa: BLE001  a fault of one pass must not end all passes
+                self._failed_passes += 1
+                self._complain("pass", error)
             now = self._clock()
             beat += self.interval * max(1, -int(-(now - beat) // self.interval))
             stop.wait(max(0.0, beat - now))
@@ -92,14 +100,14 @@ class Sampler:
         self._discover(end)
         started = self._start_readers()
         identities = Identities(self._known.values())
-        self._start_finders(identities, evidence=False)
+        finders = self._start_finders(identities, evidence=False)
         if not self._listening:
             self._xid_poll.start(partial(self._collect_xids, 0.0))
         for uuid in started:
             self._readers[uuid].wait(end - time.monotonic())
         states = {uuid: self._collect(uuid, started) for uuid in self._known}
-        self._start_finders(identities, evidence=True)
-        for finder in self._finders.values():
+        finders += self._start_finders(identities, evidence=True)
+        for finder in finders:
             finder.wait(end - time.monotonic())
         if not self._listening:
             self._xid_poll.wait(end - time.monotonic())
@@ -131,18 +139,15 @@ class Sampler:
 
     def _discover(self, end: float) -> None:
         now = self._clock()
-        absent = self._known.keys() - self._listed or any(
+        absent = bool(self._known.keys() - self._listed) or any(
             isinstance(reader.error, DeviceLost) for reader in self._readers.values()
         )
         # A MIG layout can change from one pass to the next; the list of cards can't.
         split = any(device.mig for device in self._known.values())
         recent = now - self._discovered_at < _DISCOVERY_SECONDS and self._discovery.error is None
-        if recent and not absent and not split:
+        if recent and not absent and not split and self.backend.up:
             return
-        stuck = any(reader.busy_since is not None for reader in self._readers.values())
-        reopen = bool(absent) and not stuck and now - self._reopened_at >= _REOPEN_SECONDS and self._passes > 0
-        if reopen:
-            self._reopened_at = now
+        reopen = self._reopen_due(absent=absent, now=now)
         if not self._discovery.start(partial(self._list_devices, reopen=reopen)):
             return
         if not self._discovery.wait(end - time.monotonic()):
@@ -156,6 +161,20 @@ class Sampler:
         devices = self._discovery.value or []
         self._listed = {device.uuid for device in devices}
         self._known.update({device.uuid: device for device in devices})
+
+    def _reopen_due(self, *, absent: bool, now: float) -> bool:
+        """Whether to start the library afresh; never while a call hangs in it."""
+        if self._passes == 0 or any(reader.busy_since is not None for reader in self._readers.values()):
+            return False
+        if self._discovery.error is not None:
+            return True  # nothing can be read anyway
+        if not absent:
+            self._reopen_wait = _REOPEN_SECONDS
+            return False
+        if now - self._reopened_at < self._reopen_wait:
+            return False
+        self._reopened_at, self._reopen_wait = now, min(2 * self._reopen_wait, _REOPEN_SECONDS_AT_MOST)
+        return True
 
     def _list_devices(self, *, reopen: bool) -> list[Device]:
         if reopen:
@@ -192,11 +211,15 @@ class Sampler:
             self._readings[uuid] = (reader.value, reader.finished_at or self._clock())
         return "up"
 
-    def _start_finders(self, identities: Identities, *, evidence: bool) -> None:
+    def _start_finders(self, identities: Identities, *, evidence: bool) -> list[Watched[Claims]]:
+        """Start the adapters; one that hangs since an earlier pass is not waited for again."""
         readings = {uuid: reading for uuid, (reading, _) in self._readings.items()}
-        for adapter in self.adapters:
-            if adapter.evidence == evidence:
-                self._finders[adapter.name].start(partial(adapter.find, identities, readings))
+        return [
+            finder
+            for adapter in self.adapters
+            if adapter.evidence == evidence
+            and (finder := self._finders[adapter.name]).start(partial(adapter.find, identities, readings))
+        ]
 
     def _snapshot(self, states: dict[str, str], identities: Identities, start: float) -> Snapshot:
         now = self._clock()
@@ -220,7 +243,7 @@ class Sampler:
         return Snapshot(
             node=self.node,
             backend=self.backend.name,
-            backend_up=self._discovery.error is None and self._discovery.finished_at is not None,
+            backend_up=self._discovery.error is None and self._discovery.finished_at is not None and self.backend.up,
             driver_version=self.backend.driver_version,
             cards=cards,
             expected=max(len(self._known), self._bound()) if self._expected is None else self._expected,

@@ -8,6 +8,7 @@ from typing import Any
 
 from exporter.catalog import BY_KEY, CATALOG
 from exporter.dcgm_bindings import Bindings
+from exporter.devices import BackendError
 from exporter.fleet import FakeCard, FakeFleet
 
 FE_GPU, FE_GPU_I = 1, 4
@@ -26,7 +27,8 @@ class Dcgm:
         self.lost: set[int] = set()
         self.dead = False
         self.stopped_at: float | None = None
-        self.watched: dict[str, list[int]] = {}
+        self.watched: dict[int, list[int]] = {}
+        self.names: set[tuple[str, str]] = set()
         self.xid: dict[int, tuple[int, float]] = {}
 
     def bindings(self) -> Bindings:
@@ -35,8 +37,12 @@ class Dcgm:
         class Group:
             def __init__(self, handle: Any, groupName: str, groupType: int) -> None:  # noqa: N803
                 del handle, groupType
+                engine.claim("group", groupName)
                 self.name, self.entities = groupName, []
                 self.samples = self
+
+            def Delete(self) -> None:  # noqa: N802
+                engine.names.discard(("group", self.name))
 
             def AddEntity(self, kind: int, number: int) -> None:  # noqa: N802
                 self.entities.append((kind, number))
@@ -45,7 +51,7 @@ class Dcgm:
                 assert frequency > 0
                 assert keep_age > 0
                 assert keep_samples > 0
-                engine.watched[self.name] = fields.ids
+                engine.watched[self.entities[0][1]] = fields.ids
 
             def GetLatest_v2(self, fields: Any) -> Any:  # noqa: N802
                 engine.check()
@@ -54,12 +60,22 @@ class Dcgm:
                     values.setdefault(kind, {})[number] = engine.values(kind, number, fields.ids)
                 return SimpleNamespace(values=values)
 
+        class FieldGroup:
+            def __init__(self, handle: Any, name: str, ids: list[int]) -> None:
+                del handle
+                engine.claim("fields", name)
+                self.name, self.ids = name, ids
+
+            def Delete(self) -> None:  # noqa: N802
+                engine.names.discard(("fields", self.name))
+
         class Handle:
             handle = object()
 
             def __init__(self, **where: str) -> None:
                 assert where.keys() <= {"ipAddress", "unixSocketPath"}
                 engine.check()
+                engine.names.clear()  # the groups of a connection end with it
 
             def GetSystem(self) -> Any:  # noqa: N802
                 discovery = SimpleNamespace(GetAllGpuIds=engine.gpu_ids, GetGpuAttributes=engine.attributes)
@@ -72,7 +88,7 @@ class Dcgm:
             pydcgm=SimpleNamespace(
                 DcgmHandle=Handle,
                 DcgmGroup=Group,
-                DcgmFieldGroup=lambda handle, name, ids: SimpleNamespace(name=name, ids=ids),  # noqa: ARG005
+                DcgmFieldGroup=FieldGroup,
             ),
             structs=SimpleNamespace(DCGMError=DCGMError, DCGM_GROUP_EMPTY=1),
             agent=SimpleNamespace(
@@ -90,6 +106,19 @@ class Dcgm:
     def check(self) -> None:
         if self.dead:
             raise DCGMError("connection lost")
+
+    def claim(self, kind: str, name: str) -> None:
+        """A host engine refuses a second group of one name."""
+        self.check()
+        if (kind, name) in self.names:
+            raise DCGMError(f"duplicate key: {name}")
+        self.names.add((kind, name))
+
+    def reach(self, address: str) -> None:
+        """What a knock at its port says."""
+        del address
+        if self.dead:
+            raise BackendError("connection refused; start nv-hostengine")
 
     def gpu_ids(self) -> list[int]:
         self.check()

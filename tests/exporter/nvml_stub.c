@@ -14,7 +14,7 @@ enum { GPUS = 2, SLOTS = 7 };
 typedef unsigned long long u64;
 
 struct card {
-    int index, lost, hang, garbage, no_fields, mig;
+    int index, lost, hang, garbage, no_fields, mig, nvlink5, no_profiling, wide_pcie, link, no_events, fan, process_error;
     u64 ecc, throttle_ns, energy_mj, pcie_bytes, processes;
     u64 xid;
 };
@@ -50,6 +50,13 @@ int stub_set(int gpu, const char *what, u64 value)
     else if (!strcmp(what, "garbage")) c->garbage = (int)value;
     else if (!strcmp(what, "no_fields")) c->no_fields = (int)value;
     else if (!strcmp(what, "mig")) c->mig = (int)value;
+    else if (!strcmp(what, "nvlink5")) c->nvlink5 = (int)value;
+    else if (!strcmp(what, "no_profiling")) c->no_profiling = (int)value;
+    else if (!strcmp(what, "wide_pcie")) c->wide_pcie = (int)value;
+    else if (!strcmp(what, "link")) c->link = (int)value;
+    else if (!strcmp(what, "no_events")) c->no_events = (int)value;
+    else if (!strcmp(what, "fan")) c->fan = (int)value;
+    else if (!strcmp(what, "process_error")) c->process_error = (int)value;
     else if (!strcmp(what, "ecc")) c->ecc = value;
     else if (!strcmp(what, "throttle_ns")) c->throttle_ns = value;
     else if (!strcmp(what, "energy_mj")) c->energy_mj = value;
@@ -230,7 +237,7 @@ struct process { unsigned pid; u64 memory; unsigned gpu_instance, compute_instan
 int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, struct process *processes)
 {
     struct card *c = handle;
-    int code = answers(c);
+    int code = c->process_error ? c->process_error : answers(c);
     if (code) return code;
     if (!c->processes) { *count = 0; return SUCCESS; }
     if (*count < 1 || !processes) { *count = 1; return INSUFFICIENT_SIZE; }
@@ -256,8 +263,13 @@ int nvmlDeviceGetFieldValues(void *handle, int count, struct field *fields)
         case 4: f->value.ull = c->ecc; break;
         case 74: f->value.ull = c->throttle_ns; break;
         case 186: f->type = 1; f->value.ui = 701000; break;
-        case 197: f->type = 1; f->value.ui = (unsigned)c->pcie_bytes; break;
-        case 138: if (f->scope != 0xFFFFFFFF) { f->code = INVALID_ARGUMENT; break; } f->value.ull = 2; break;
+        case 197: f->type = c->wide_pcie ? 3 : 1; f->value.ull = c->pcie_bytes & (c->wide_pcie ? ~0ull : 0xFFFFFFFFull); break;
+        case 138: if (c->nvlink5) { f->code = NOT_SUPPORTED; break; }
+                  if (f->scope != 0xFFFFFFFF) { f->code = INVALID_ARGUMENT; break; } f->value.ull = 2; break;
+        case 59: if (c->nvlink5) f->code = NOT_SUPPORTED; else f->value.ull = 1; break;
+        case 202: case 206: case 214: case 215: case 221:
+                  if (!c->nvlink5) { f->code = NOT_SUPPORTED; break; }
+                  if (f->scope != 0xFFFFFFFF) { f->code = INVALID_ARGUMENT; break; } f->value.ull = 5000 + f->id; break;
         default: f->code = NOT_SUPPORTED;
         }
     }
@@ -266,8 +278,19 @@ int nvmlDeviceGetFieldValues(void *handle, int count, struct field *fields)
 
 int nvmlEventSetCreate(void **set) { static int one; *set = &one; return SUCCESS; }
 int nvmlEventSetFree(void *set) { (void)set; return SUCCESS; }
-int nvmlDeviceGetSupportedEventTypes(void *handle, u64 *types) { (void)handle; *types = 8 | 1; return SUCCESS; }
-int nvmlDeviceRegisterEvents(void *handle, u64 types, void *set) { (void)handle; (void)set; return types == 8 ? SUCCESS : INVALID_ARGUMENT; }
+int nvmlDeviceGetSupportedEventTypes(void *handle, u64 *types)
+{
+    *types = card_of(handle)->no_events ? 0 : 8 | 1;
+    return SUCCESS;
+}
+
+int stub_registrations;
+int nvmlDeviceRegisterEvents(void *handle, u64 types, void *set)
+{
+    (void)handle; (void)set;
+    stub_registrations++;
+    return types == 8 ? SUCCESS : INVALID_ARGUMENT;
+}
 
 struct event { void *device; u64 type, value; unsigned gpu_instance, compute_instance; };
 int nvmlEventSetWait_v2(void *set, struct event *event, unsigned timeout)
@@ -283,7 +306,29 @@ int nvmlEventSetWait_v2(void *set, struct event *event, unsigned timeout)
 }
 
 struct support { unsigned version, supported; };
-int nvmlGpmQueryDeviceSupport(void *handle, struct support *support) { (void)handle; support->supported = 1; return SUCCESS; }
+int nvmlGpmQueryDeviceSupport(void *handle, struct support *support)
+{
+    support->supported = !card_of(handle)->no_profiling;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetMaxPcieLinkGeneration(void *handle, unsigned *generation)
+{
+    *generation = card_of(handle)->link ? (unsigned)card_of(handle)->link : 5;
+    return answers(card_of(handle));
+}
+
+int nvmlDeviceGetMaxPcieLinkWidth(void *handle, unsigned *lanes)
+{
+    *lanes = card_of(handle)->link ? 1 : 16;
+    return answers(card_of(handle));
+}
+
+int nvmlDeviceGetFanSpeed(void *handle, unsigned *percent)
+{
+    *percent = 40;
+    return card_of(handle)->fan ? answers(card_of(handle)) : NOT_SUPPORTED;
+}
 int nvmlGpmSampleAlloc(void **sample) { *sample = &samples[sample_count++ % 64]; return SUCCESS; }
 int nvmlGpmSampleFree(void *sample) { (void)sample; return SUCCESS; }
 int nvmlGpmSampleGet(void *handle, void *sample) { *(int *)sample = -1; return answers(handle); }

@@ -9,10 +9,10 @@ from exporter.dcgm import DcgmBackend
 from exporter.dcgm_bindings import load_bindings
 from exporter.devices import BackendError, DeviceLost, XidEvent
 from exporter.fake_nvml import FakeNvml
-from exporter.fleet import FakeFleet, parse_fleet
+from exporter.fleet import FakeFleet, FakeInstance, parse_fleet
 from exporter.main import main
 from exporter.nvml import NvmlBackend
-from tests.exporter.conftest import Clock
+from tests.exporter.conftest import Clock, MakeSampler
 from tests.exporter.fake_dcgm import Dcgm
 
 FLEET = {
@@ -79,12 +79,14 @@ def test_nvml_beside_adds_mig_uuids_and_processes(clock: Clock) -> None:
 def test_only_profiling_fields_that_the_card_supports_are_watched(fleet: FakeFleet, clock: Clock) -> None:
     engine = Dcgm(fleet, clock)
     devices = DcgmBackend(engine.bindings(), wall_clock=clock).discover()
-    hopper, ampere = (set(engine.watched[f"gpuledger-{devices[number].uuid}"]) for number in (0, 2))
+    assert len(devices) == 3
+    hopper, ampere = (set(engine.watched[number]) for number in (0, 2))
     assert {1001, 1002, 1005} <= hopper
     assert 1016 not in hopper
     assert not {1001, 1002, 1005} & ampere
     assert 1523 not in hopper  # unknown to this host engine
     assert 155 in ampere
+    assert not {200, 201} & (hopper | ampere)  # KB/s or bytes, by the host engine's age
 
 
 def test_a_card_whose_fields_are_blank_is_lost(fleet: FakeFleet, clock: Clock) -> None:
@@ -111,7 +113,7 @@ def test_values_of_a_host_engine_that_stands_still_are_not_served(fleet: FakeFle
 
 def test_a_host_engine_that_went_away_is_found_again(fleet: FakeFleet, clock: Clock) -> None:
     engine = Dcgm(fleet, clock)
-    backend = DcgmBackend(engine.bindings(), wall_clock=clock)
+    backend = DcgmBackend(engine.bindings(), wall_clock=clock, reach=engine.reach)
     device = backend.discover()[0]
     engine.dead = True
     with pytest.raises(DeviceLost):
@@ -121,6 +123,63 @@ def test_a_host_engine_that_went_away_is_found_again(fleet: FakeFleet, clock: Cl
     engine.dead = False
     backend.reopen()
     assert backend.read(backend.discover()[0]).values["power_watts"] > 0
+
+
+def test_nvml_stands_in_for_a_host_engine_that_is_down(clock: Clock, make_sampler: MakeSampler) -> None:
+    fleet = parse_fleet({"gpus": [{"model": "NVIDIA H100 80GB HBM3", "load": 0.5}]})
+    engine = Dcgm(fleet, clock)
+    nvml = NvmlBackend(FakeNvml(fleet, clock), clock=clock)
+    backend = DcgmBackend(engine.bindings(), nvml=nvml, reach=engine.reach, wall_clock=clock)
+    sampler = make_sampler(backend)
+
+    def seen() -> tuple[bool, str, bool]:
+        clock.now += 15
+        snapshot = sampler.run_pass()
+        return snapshot.backend_up, snapshot.cards[0].state, "power_watts" in snapshot.cards[0].values
+
+    assert seen() == (True, "up", True)
+    engine.dead = True
+    assert [seen(), seen()] == [(False, "up", True)] * 2
+    engine.dead = False
+    assert seen() == (True, "up", True)
+    engine.stopped_at = clock.now - 60
+    assert seen() == (False, "up", True)
+
+
+def test_a_lost_card_is_lost_with_nvml_beside_too(clock: Clock) -> None:
+    faults = [{"kind": "lost", "at": 5}]
+    fleet = parse_fleet({"gpus": [{"model": "NVIDIA H100 80GB HBM3", "faults": faults}]})
+    engine = Dcgm(fleet, clock)
+    backend = DcgmBackend(
+        engine.bindings(), nvml=NvmlBackend(FakeNvml(fleet, clock), clock=clock), reach=engine.reach, wall_clock=clock
+    )
+    device = backend.discover()[0]
+    clock.now += 10
+    engine.lost.add(0)
+    with pytest.raises(DeviceLost):
+        backend.read(device)
+
+
+def test_a_host_engine_elsewhere_is_not_mixed_with_the_cards_here(fleet: FakeFleet, clock: Clock) -> None:
+    here = parse_fleet({"gpus": [{"uuid": "GPU-here", "processes": [{"pid": 7}]}]})
+    nvml = NvmlBackend(FakeNvml(here, clock), clock=clock)
+    backend = DcgmBackend(Dcgm(fleet, clock).bindings(), nvml=nvml, wall_clock=clock)
+    devices = backend.discover()
+    assert [device.uuid for device in devices] == [card.uuid for card in fleet.cards]
+    assert backend.read(devices[0]).processes == ()
+
+
+def test_a_new_layout_is_watched_under_names_that_the_host_engine_takes(fleet: FakeFleet, clock: Clock) -> None:
+    engine = Dcgm(fleet, clock)
+    backend = DcgmBackend(engine.bindings(), wall_clock=clock)
+    backend.discover()
+    before = len(engine.names)
+    for number in range(3):
+        fleet.cards[1].instances = [FakeInstance(number + 3, "1g.10gb", f"MIG-{number}")]
+        fleet.cards[1].advance(number)
+        split = backend.discover()[1]
+        assert set(backend.read(split).instance_values) == {str(number + 3)}
+    assert len(engine.names) == before
 
 
 def test_a_latched_xid_counts_once(fleet: FakeFleet, clock: Clock) -> None:

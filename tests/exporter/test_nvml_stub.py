@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import threading
+
 import pytest
 
 from exporter.devices import DeviceLost, Reading
 from exporter.nvml import NvmlBackend
+from exporter.pcie_follower import PcieFollower
 from tests.exporter.conftest import Clock, MakeSampler, SetState
 
 MIB = 1048576
@@ -80,6 +84,154 @@ def test_a_wrapping_byte_counter_goes_on(backend: NvmlBackend, stub: SetState, c
     # 2 GiB/s for 10 s wraps 32 bits about five times.
     assert grown == pytest.approx(2048 * MIB * 10, abs=1 << 31)
     assert grown % (1 << 32) == 100
+
+
+def test_a_wide_byte_counter_is_taken_as_it_is_and_tells_its_rate(
+    backend: NvmlBackend, stub: SetState, clock: Clock
+) -> None:
+    stub(0, "no_profiling", 1)
+    stub(0, "wide_pcie", 1)
+    stub(0, "pcie_bytes", 5 << 32)
+    assert read(backend).values["pcie_transmit_bytes_total"] == 5 << 32
+    clock.now += 15
+    stub(0, "pcie_bytes", 9 << 32)
+    values = read(backend).values
+    assert values["pcie_transmit_bytes_total"] == 9 << 32
+    assert values["pcie_transmit_bytes_per_second"] == pytest.approx((4 << 32) / 15)
+
+
+def test_a_counter_that_wraps_unseen_is_absent_and_said(backend: NvmlBackend, stub: SetState, clock: Clock) -> None:
+    stub(0, "no_profiling", 1)
+    for total in (100, 200, 300):
+        stub(0, "pcie_bytes", total)
+        reading = read(backend)
+        assert "pcie_transmit_bytes_total" not in reading.values
+        assert reading.capabilities["pcie_counters"] is False
+        clock.now += 15
+
+
+def test_a_link_too_slow_for_a_second_wrap_is_counted_exactly(
+    backend: NvmlBackend, stub: SetState, clock: Clock
+) -> None:
+    stub(0, "no_profiling", 1)
+    stub(0, "link", 1)  # 250 MB/s
+    stub(0, "pcie_bytes", (1 << 32) - 100)
+    read(backend)
+    clock.now += 15
+    stub(0, "pcie_bytes", 50)
+    reading = read(backend)
+    assert reading.values["pcie_transmit_bytes_total"] == (1 << 32) + 50
+    assert reading.capabilities["pcie_counters"] is True
+
+
+def test_a_followed_counter_is_exact_whatever_the_interval(stub: SetState, clock: Clock) -> None:
+    stub(0, "no_profiling", 1)
+    stub(0, "pcie_bytes", 0)
+    backend = NvmlBackend(clock=clock, follow_pcie=True)
+    device = backend.discover()[0]
+    backend.read(device)
+    fields = backend._probes[device.uuid][1].fields
+    moved = 0
+    for _ in range(30):  # 15 s at 63 GB/s
+        moved += 3 << 30
+        clock.now += fields.follow_seconds
+        stub(0, "pcie_bytes", moved)
+        fields.follow()
+    assert backend.read(device).values["pcie_transmit_bytes_total"] == moved
+    clock.now += 60
+    fields.follow()  # a call hung for a minute: what moved meanwhile is unknown, and counting goes on
+    stub(0, "pcie_bytes", moved + 7)
+    assert backend.read(device).values["pcie_transmit_bytes_total"] == moved + 7
+    assert fields.follow_seconds < 0.1
+    backend.close()
+
+
+def test_following_ends_with_its_card_and_when_told() -> None:
+    followed = threading.Event()
+
+    class Fields:
+        follow_seconds = 0.001
+        lost = False
+
+        def follow(self) -> None:
+            if self.lost:
+                raise DeviceLost("gone")
+            followed.set()
+
+    fields = Fields()
+    follower = PcieFollower("GPU-1", fields)  # type: ignore[arg-type]
+    assert followed.wait(5)
+    assert follower.alive
+    assert follower.stop()
+    lost = Fields()
+    lost.lost = True
+    follower = PcieFollower("GPU-1", lost)  # type: ignore[arg-type]
+    follower._thread.join(5)
+    assert not follower.alive
+
+
+def test_totals_go_on_when_the_library_is_started_afresh(backend: NvmlBackend, stub: SetState, clock: Clock) -> None:
+    stub(0, "pcie_bytes", 4_000_000_000)
+    read(backend)
+    clock.now += 15
+    before = read(backend).values["pcie_transmit_bytes_total"]
+    backend.reopen()
+    clock.now += 15
+    assert "pcie_transmit_bytes_total" not in read(backend).values  # its rate isn't known in this pass
+    clock.now += 15
+    assert read(backend).values["pcie_transmit_bytes_total"] > before
+
+
+def test_nvlink_5_has_counters_of_its_own(backend: NvmlBackend, stub: SetState) -> None:
+    stub(0, "nvlink5", 1)
+    values = read(backend).values
+    assert values["nvlink_transmit_bytes_total"] == 5202  # bytes, where earlier links count KiB
+    assert values["nvlink_recoveries_total"] == 5215
+    assert values["nvlink_malformed_packets_total"] == 5206
+    assert values["nvlink_recoveries_failed_total"] == 5214
+    assert values["nvlink_symbol_errors_total"] == 5221
+    old = read(backend, 1)
+    assert old.values["nvlink_recoveries_total"] == 1
+    assert "nvlink_malformed_packets_total" not in old.values
+    assert old.capabilities["nvlink"] is True
+
+
+def test_what_a_card_refused_is_asked_for_again_after_an_hour(
+    backend: NvmlBackend, stub: SetState, clock: Clock
+) -> None:
+    assert "fan_speed_ratio" not in read(backend).values
+    stub(0, "fan", 1)
+    clock.now += 15
+    assert "fan_speed_ratio" not in read(backend).values
+    clock.now += 3600
+    reading = read(backend)
+    assert reading.values["fan_speed_ratio"] == pytest.approx(0.4)
+    assert reading.capabilities["fan"] is True
+
+
+def test_processes_that_cant_be_told_are_not_none(backend: NvmlBackend, stub: SetState) -> None:
+    stub(0, "process_error", 999)
+    reading = read(backend)
+    assert "compute_processes" not in reading.values
+    assert reading.capabilities["processes"] is True
+    stub(0, "process_error", 0)
+    assert read(backend).values["compute_processes"] == 0
+
+
+def test_events_are_asked_for_once_a_card(backend: NvmlBackend, stub: SetState, stub_library: ctypes.CDLL) -> None:
+    registered = ctypes.c_int.in_dll(stub_library, "stub_registrations")
+    registered.value = 0
+    stub(1, "no_events", 1)
+    first, second = backend.discover()
+    stub(0, "lost", 1)
+    backend.discover()
+    stub(0, "lost", 0)
+    backend.discover()
+    assert registered.value == 1
+    assert [backend.read(device).capabilities["xid_events"] for device in (first, second)] == [True, False]
+    backend.reopen()
+    backend.discover()
+    assert registered.value == 2
 
 
 def test_mig_instances_have_values_of_their_own(backend: NvmlBackend, stub: SetState, clock: Clock) -> None:

@@ -142,6 +142,7 @@ class DeadDriver:
 
     name = "nvml"
     driver_version = "1"
+    up = True
 
     def __init__(self) -> None:
         self.dead = True
@@ -158,6 +159,10 @@ class DeadDriver:
     def wait_for_xids(self, timeout_seconds: float) -> list[XidEvent]:
         del timeout_seconds
         return []
+
+    def hears_xids(self, uuid: str) -> bool:
+        del uuid
+        return False
 
     def reopen(self) -> None:
         pass
