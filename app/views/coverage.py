@@ -9,6 +9,7 @@ import polars as pl
 import streamlit as st
 
 from app import tables, usage, words
+from app.found import findings_of_month
 from app.scope import Scope
 from app.views.common import hours_by_day, scope_of_page
 from pipelines.instants import from_ms
@@ -90,17 +91,19 @@ def _coverage(scope: Scope) -> None:
 
 
 def _findings(scope: Scope) -> None:
-    rows = scope.reader.ask("SELECT code, count, detail FROM finding ORDER BY count DESC, code")
-    if not rows.height:
+    found = findings_of_month(scope)
+    if not found:
         st.success("None: every line, sample and record was read as it is.", icon=":material/check_circle:")
         return
-    frame = rows.select(
-        pl.col("code").replace_strict(MEANINGS, default="Something was repaired or left out").alias("meaning"),
-        "count",
-        "detail",
-        "code",
+    frame = pl.DataFrame(
+        {
+            "meaning": [MEANINGS.get(f.code, "Something was repaired or left out") for f in found],
+            "count": [f.count for f in found],
+            "detail": [f.detail for f in found],
+            "code": [f.code for f in found],
+        }
     )
-    st.caption("Over all data of the ledger: what was repaired, dropped or left open.")
+    st.caption(f"In {scope.month.label}: what was repaired, dropped or left open.")
     st.dataframe(
         frame,
         hide_index=True,

@@ -8,6 +8,7 @@ import polars as pl
 import streamlit as st
 
 from app import tables, words
+from app.found import findings_of_month
 from app.scope import Scope
 from app.views.common import hours_by_day, scope_of_page
 from pipelines.instants import from_ms
@@ -117,15 +118,14 @@ def _outages(scope: Scope) -> None:
 
 def _events(scope: Scope) -> None:
     codes = ("xid_event", "frozen_series", "gap", "contradicting_series", "missing_device")
-    rows = scope.reader.ask("SELECT code, count, detail FROM finding ORDER BY count DESC, code")
-    rows = rows.filter(pl.col("code").is_in(codes))
-    if not rows.height:
+    found = [f for f in findings_of_month(scope) if f.code in codes]
+    if not found:
         st.success("No XID, no frozen series, no hole in the samples.", icon=":material/check_circle:")
         return
-    st.caption("Over all data of the ledger.")
+    st.caption(f"In {scope.month.label}.")
     tables.sums(
         ["Finding", tables.Cell("For example"), "Count"],
-        [(r["code"], tables.Cell(r["detail"]), f"{r['count']:,}") for r in rows.iter_rows(named=True)],
+        [(f.code, tables.Cell(f.detail), f"{f.count:,}") for f in found],
     )
 
 
