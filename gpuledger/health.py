@@ -96,7 +96,7 @@ def _nvml() -> Outcome:
 def check_source(source: Source) -> Outcome:
     """Whether a source can be reached or read."""
     subject = f"source {source.kind}"
-    if source.kind == "prometheus":
+    if source.live:
         return _check_prometheus(subject, source)
     path = source.path
     if not path.exists():

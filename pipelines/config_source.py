@@ -9,29 +9,47 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from pipelines.config_scalars import Instant, Names, Text, Zone, fault
+from pipelines.config_scalars import Instant, Names, PositiveCount, Text, Zone, fault
 from pipelines.config_section import Section
 
-Kind = Literal["prometheus", "metrics", "samples", "sacct", "slurm_json", "allocations", "inventory"]
+Kind = Literal[
+    "prometheus",
+    "metrics",
+    "samples",
+    "sacct",
+    "slurm_json",
+    "slurm_state",
+    "kube_state",
+    "allocations",
+    "inventory",
+    "calendar",
+    "acceptance",
+]
 _SHARED_KEYS: Final = frozenset({"cluster"})
+_OF_ANY_CLUSTER: Final = frozenset({"allocations", "inventory", "calendar", "acceptance"})
+_SIGN_IN: Final = frozenset(
+    {
+        *("headers_env", "bearer_token_env", "bearer_token_file", "username", "password_env", "password_file"),
+        *("ca_file", "cert_file", "key_file"),
+    }
+)
 _KEYS_OF: Final[Mapping[Kind, frozenset[str]]] = {
-    "prometheus": frozenset(
-        {
-            *("headers_env", "bearer_token_env", "bearer_token_file", "username", "password_env", "password_file"),
-            *("ca_file", "cert_file", "key_file"),
-        }
-    ),
+    "prometheus": _SIGN_IN,
     "metrics": frozenset({"at"}),
     "samples": frozenset(),
-    "sacct": frozenset({"fields", "timezone"}),
-    "slurm_json": frozenset(),
+    "sacct": frozenset({"fields", "timezone", "shards_per_gpu"}),
+    "slurm_json": frozenset({"shards_per_gpu"}),
+    "slurm_state": frozenset({"at", "devices", "fields", "timezone", "shards_per_gpu"}),
+    "kube_state": frozenset({"at"}) | _SIGN_IN,
     "allocations": frozenset({"timezone"}),
     "inventory": frozenset({"timezone"}),
+    "calendar": frozenset({"timezone"}),
+    "acceptance": frozenset({"at", "node"}),
 }
 
 
 class Source(Section):
-    """Where measurements or records come from; one of the first seven keys says what it is."""
+    """Where measurements or records come from; one of the first eleven keys says what it is."""
 
     prometheus: Text | None = None
     """URL of a Prometheus, or of anything that speaks its HTTP API."""
@@ -43,20 +61,34 @@ class Source(Section):
     """Output of `sacct -P`, with its header line unless `fields` names the columns."""
     slurm_json: Text | None = None
     """Answer about jobs in JSON: of `sacct --json`, `squeue --json` or slurmrestd, also `.gz`."""
+    slurm_state: Text | None = None
+    """Answers of `scontrol show …`, `sacctmgr -P show …` or slurmrestd: nodes, reservations, limits, running jobs."""
+    kube_state: Text | None = None
+    """kube-state-metrics: URL of the Prometheus that has it, a file of exposition text, or `kubectl get -o json`."""
     allocations: Text | None = None
     """CSV: start,end,gpus,device,model,tenant,workload,class."""
     inventory: Text | None = None
     """CSV: node,device,model,gpus,slots,owner,from,to."""
+    calendar: Text | None = None
+    """CSV of maintenance and repairs: node,device,state,reason,from,to."""
+    acceptance: Text | None = None
+    """Results of acceptance tests: JSON of `dcgmi diag -j`, or the output of an NCCL bandwidth test."""
     cluster: Text | None = None
-    """Cluster of what it yields; "default" where left out, and any cluster for allocations and inventory."""
+    """Cluster of what it yields; "default" where left out; any, for allocations, inventory, calendar and acceptance."""
     at: Instant | None = None
-    """metrics: the time of samples that have none of their own."""
+    """metrics, slurm_state, kube_state, acceptance: the time of what has none of its own."""
     fields: Names | None = None
-    """sacct: columns of a file without a header line."""
+    """sacct, slurm_state: columns of a file without a header line."""
+    devices: Text | None = None
+    """slurm_state: which card a minor number is: exposition text of `gpuledger exporter`, or CSV node,minor,device."""
+    shards_per_gpu: PositiveCount | None = None
+    """sacct, slurm_json, slurm_state: how many shards (gres/shard) a GPU has."""
+    node: Text | None = None
+    """acceptance: host name of the node that the tests ran on, where the file doesn't say."""
     timezone: Zone | None = None
-    """sacct, allocations, inventory: zone of its local times, where it isn't the file's."""
+    """Zone of the local times in sacct, slurm_state and CSV files, where it isn't this file's."""
     headers_env: Mapping[str, Text] = Field(default_factory=dict)
-    """prometheus: HTTP header → environment variable that holds its value."""
+    """prometheus, kube_state: HTTP header → environment variable that holds its value."""
     bearer_token_env: Text | None = None
     """prometheus: environment variable that holds the bearer token."""
     bearer_token_file: Text | None = None
@@ -84,7 +116,7 @@ class Source(Section):
     @model_validator(mode="before")
     @classmethod
     def _cluster_by_default(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "cluster" not in values and not {"allocations", "inventory"} & values.keys():
+        if isinstance(values, dict) and "cluster" not in values and not _OF_ANY_CLUSTER & values.keys():
             return {**values, "cluster": "default"}
         return values
 
@@ -97,14 +129,14 @@ class Source(Section):
         stray = sorted(self.model_fields_set - _KEYS_OF[kinds[0]] - _SHARED_KEYS - {kinds[0]})
         if stray:
             raise fault(f"means nothing for a {kinds[0]} source", "take it out", key=stray[0])
-        if self.prometheus is not None:
-            self._check_address(self.prometheus)
+        if self.live:
+            self._check_address(self.written)
             self._check_sign_in()
         return self
 
     @property
     def kind(self) -> Kind:
-        """Which of the seven it is."""
+        """Which of the eleven it is."""
         return next(kind for kind in _KEYS_OF if getattr(self, kind) is not None)
 
     @property
@@ -113,9 +145,14 @@ class Source(Section):
         return str(getattr(self, self.kind))
 
     @property
+    def live(self) -> bool:
+        """Whether it is a server that is asked again and again, rather than a file."""
+        return self.kind == "prometheus" or (self.kind == "kube_state" and "://" in self.written)
+
+    @property
     def location(self) -> str:
         """The URL, or the absolute path."""
-        return self.written if self.kind == "prometheus" else str(self.path)
+        return self.written if self.live else str(self.path)
 
     @property
     def path(self) -> Path:
@@ -135,9 +172,9 @@ class Source(Section):
         except ValueError:
             good, secret = False, False
         if secret:
-            raise fault("the URL holds a user", "use username with password_env or password_file", key="prometheus")
+            raise fault("the URL holds a user", "use username with password_env or password_file", key=self.kind)
         if not good:
-            raise fault(f"{url!r} is no URL", "write it as http://HOST:9090", key="prometheus")
+            raise fault(f"{url!r} is no URL", "write it as http://HOST:9090", key=self.kind)
 
     def _check_sign_in(self) -> None:
         for one, other in (

@@ -8,13 +8,18 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from pipelines.sources.acceptance import read_acceptance
 from pipelines.sources.allocations import read_allocations
+from pipelines.sources.calendar import read_calendar
 from pipelines.sources.exposition import read_exposition
 from pipelines.sources.inventory import read_inventory
+from pipelines.sources.kube_live import read_kube_live
+from pipelines.sources.kube_state import read_kube_state
 from pipelines.sources.prometheus import read_prometheus
 from pipelines.sources.sacct import read_sacct
 from pipelines.sources.sample_parquet import read_samples
 from pipelines.sources.slurm_json import read_slurm_json
+from pipelines.sources.slurm_state import read_slurm_state
 from pipelines.tables import Batch
 
 if TYPE_CHECKING:
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["read"]
 
 
-def read(  # noqa: PLR0911 - one return for each kind
+def read(  # noqa: C901, PLR0911 - one return for each kind
     source: Source, config: Config, window: tuple[datetime, datetime] | None = None
 ) -> Batch:
     """What one source of the configuration holds.
@@ -44,12 +49,42 @@ def read(  # noqa: PLR0911 - one return for each kind
         case "samples":
             return read_samples(source.path, cluster=cluster, name=source.written)
         case "sacct":
-            return read_sacct(source.path, cluster=cluster, zone=zone, fields=source.fields, name=source.written)
+            return read_sacct(
+                source.path,
+                cluster=cluster,
+                zone=zone,
+                fields=source.fields,
+                shards_per_gpu=source.shards_per_gpu,
+                name=source.written,
+            )
         case "slurm_json":
-            return read_slurm_json(source.path, cluster=cluster, name=source.written)
+            return read_slurm_json(
+                source.path, cluster=cluster, shards_per_gpu=source.shards_per_gpu, name=source.written
+            )
+        case "slurm_state":
+            return read_slurm_state(
+                source.path,
+                cluster=cluster,
+                zone=zone,
+                at=source.at,
+                devices=source.resolve(source.devices) if source.devices else None,
+                fields=source.fields,
+                shards_per_gpu=source.shards_per_gpu,
+                name=source.written,
+            )
+        case "kube_state":
+            if source.live:
+                return read_kube_live(source, window)
+            return read_kube_state(source.path, cluster=cluster, at=source.at, name=source.written)
         case "allocations":
             return read_allocations(source.path, cluster=source.cluster, zone=zone, name=source.written)
         case "inventory":
             return read_inventory(source.path, cluster=source.cluster, zone=zone, name=source.written)
+        case "calendar":
+            return read_calendar(source.path, cluster=source.cluster, zone=zone, name=source.written)
+        case "acceptance":
+            return read_acceptance(
+                source.path, cluster=source.cluster, at=source.at, node=source.node, name=source.written
+            )
         case "prometheus":
             return read_prometheus(source, window)

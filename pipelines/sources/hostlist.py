@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import product
+from math import prod
 from typing import Final
 
 # More hosts than any cluster has: beyond it an expression is garbage, not a list of nodes.
@@ -30,11 +31,10 @@ def expand(expression: str) -> list[str]:
                 raise ValueError("malformed hostlist")
             choices.append([part[1]] if part[1] is not None else _ranges(part[2]))
             position = part.end()
-        count = len(hosts)
-        for choice in choices:
-            count = count + len(choice) if len(choices) == 1 else max(count, 1) * len(choice)
-        if not choices or count > MAX_HOSTS:
-            raise ValueError("malformed hostlist" if not choices else "too many hosts")
+        if not choices:
+            raise ValueError("malformed hostlist")
+        if len(hosts) + prod(map(len, choices)) > MAX_HOSTS:
+            raise ValueError("too many hosts")
         hosts.update(("".join(host), None) for host in product(*choices))
         position += 1
     return list(hosts)

@@ -10,12 +10,14 @@ from zoneinfo import ZoneInfo
 import polars as pl
 
 from exporter.errors import SourceError
+from pipelines.facts import rows_of
 from pipelines.sources import hostlist
 from pipelines.sources.bounds import EARLIEST, LATEST
+from pipelines.sources.jobstats import summaries
 from pipelines.sources.local_times import resolve_spans, utc_candidates
 from pipelines.sources.sacct_text import COLUMNS, read_rows
 from pipelines.sources.tally import Tally
-from pipelines.sources.tres import gpus_by_type
+from pipelines.sources.tres import held_gpus, shards
 from pipelines.tables import ACCOUNTING, RECORD, Batch
 
 _NO_TIME: Final = ["Unknown", "None", "N/A", "INVALID", "NULL"]
@@ -24,7 +26,13 @@ _T = TypeVar("_T")
 
 
 def read_sacct(
-    path: Path, *, cluster: str, zone: ZoneInfo, fields: Sequence[str] | None = None, name: str | None = None
+    path: Path,
+    *,
+    cluster: str,
+    zone: ZoneInfo,
+    fields: Sequence[str] | None = None,
+    shards_per_gpu: int | None = None,
+    name: str | None = None,
 ) -> Batch:
     """Runs of jobs as records, one row per run and GPU type, and where the accounting speaks for a node.
 
@@ -35,6 +43,7 @@ def read_sacct(
         cluster: name of the cluster.
         zone: of the file's local times.
         fields: the columns of a file without a header line.
+        shards_per_gpu: how many shards a GPU has; without it jobs that hold shards alone hold nothing, and it is said.
         name: what findings call the file.
 
     Raises:
@@ -43,10 +52,12 @@ def read_sacct(
     tally = Tally(name or path.name)
     rows = read_rows(path, tally, fields)
     _check_columns(path, rows)
-    return batch_of(rows, cluster=cluster, zone=zone, tally=tally)
+    return batch_of(rows, cluster=cluster, zone=zone, shards_per_gpu=shards_per_gpu, tally=tally)
 
 
-def batch_of(rows: pl.DataFrame, *, cluster: str, zone: ZoneInfo, tally: Tally) -> Batch:
+def batch_of(
+    rows: pl.DataFrame, *, cluster: str, zone: ZoneInfo, tally: Tally, shards_per_gpu: int | None = None
+) -> Batch:
     """What rows of accounting say, however they were written: ``line`` and ``sacct_text.COLUMNS``, all text.
 
     Args:
@@ -57,8 +68,9 @@ def batch_of(rows: pl.DataFrame, *, cluster: str, zone: ZoneInfo, tally: Tally) 
     jobs = _one_row_per_run(jobs)
     _check_tracking(jobs, tally)
     return Batch(
-        records=_records(jobs, cluster, tally),
+        records=_records(jobs, cluster, shards_per_gpu, tally),
         accounting=_accounting(jobs, cluster),
+        facts=rows_of("summary", summaries(jobs, cluster, tally)),
         findings=tally.findings(),
     )
 
@@ -139,7 +151,7 @@ def _one_row_per_run(jobs: pl.DataFrame) -> pl.DataFrame:
 def _check_tracking(jobs: pl.DataFrame, tally: Tally) -> None:
     """A cluster that doesn't account for GPUs shows none: that is unknown, not zero."""
     tres = jobs["AllocTRES"]
-    if tres.is_null().all() or tres.str.contains("gres/gpu").any():
+    if tres.is_null().all() or tres.str.contains("gres/gpu|gres/shard").any():
         return
     tally.add(
         "no job has gres/gpu in AllocTRES: add gres/gpu to AccountingStorageTRES in slurm.conf if jobs use GPUs",
@@ -148,9 +160,16 @@ def _check_tracking(jobs: pl.DataFrame, tally: Tally) -> None:
     )
 
 
-def _records(jobs: pl.DataFrame, cluster: str, tally: Tally) -> pl.DataFrame:
+def _records(jobs: pl.DataFrame, cluster: str, shards_per_gpu: int | None, tally: Tally) -> pl.DataFrame:
     jobs = jobs.with_columns(tres=pl.coalesce("AllocTRES", "AllocGRES", "ReqTRES"))
-    gpus, bad_tres = _read_each(jobs["tres"], gpus_by_type)
+    gpus, bad_tres = _read_each(jobs["tres"], lambda text: held_gpus(text, shards_per_gpu))
+    unknown_shards = [text for text, held in gpus.items() if not held and shards(text)]
+    _count(
+        tally,
+        "row that holds shards: say how many a GPU has in `shards_per_gpu`",
+        jobs.filter(pl.col("tres").is_in(unknown_shards)),
+        code="gpus_not_tracked",
+    )
     nodes, bad_nodes = _read_each(jobs["NodeList"], hostlist.expand)
     _count(tally, "row whose GPU count is no number", jobs.filter(pl.col("tres").is_in(bad_tres)))
     _count(tally, "row whose NodeList is no hostlist", jobs.filter(pl.col("NodeList").is_in(bad_nodes)))
@@ -219,6 +238,6 @@ def _read_each(column: pl.Series, read: Callable[[str], _T]) -> tuple[dict[str, 
     return results, rejected
 
 
-def _count(tally: Tally, reason: str, rows: pl.DataFrame) -> None:
+def _count(tally: Tally, reason: str, rows: pl.DataFrame, *, code: str = "bad_line") -> None:
     if rows.height:
-        tally.add(reason, int(rows["line"].min()), count=rows.height)  # type: ignore[arg-type]
+        tally.add(reason, int(rows["line"].min()), count=rows.height, code=code)  # type: ignore[arg-type]

@@ -30,6 +30,7 @@ COLUMNS: Final = (
     "AllocTRES",
     "AllocGRES",
     "ReqTRES",
+    "AdminComment",
 )
 """What is read of a row; what a file lacks of them is null."""
 

@@ -14,7 +14,8 @@ from pipelines.sources.files import open_source
 from pipelines.sources.json_members import BrokenJson, Member, read_members
 from pipelines.sources.sacct import batch_of
 from pipelines.sources.sacct_text import COLUMNS
-from pipelines.sources.slurm_json_row import moment, row_of
+from pipelines.sources.slurm_json_row import row_of
+from pipelines.sources.slurm_values import moment
 from pipelines.sources.tally import Tally
 from pipelines.tables import Batch
 
@@ -23,7 +24,7 @@ _ROWS_AT_ONCE: Final = 50_000  # that stand as Python objects before they become
 _MEND: Final = "write it with `sacct --json`, or save slurmrestd's answer to /slurmdb/VERSION/jobs"
 
 
-def read_slurm_json(path: Path, *, cluster: str, name: str | None = None) -> Batch:
+def read_slurm_json(path: Path, *, cluster: str, shards_per_gpu: int | None = None, name: str | None = None) -> Batch:
     """Runs of jobs as records, by the same steps as `sacct -P`, of which each job is read as the row.
 
     Of a job that the controller shows running, the end is when the answer says that jobs last changed
@@ -32,6 +33,7 @@ def read_slurm_json(path: Path, *, cluster: str, name: str | None = None) -> Bat
 
     Args:
         cluster: name of the cluster.
+        shards_per_gpu: how many shards a GPU has.
         name: what findings call the file.
 
     Raises:
@@ -48,7 +50,7 @@ def read_slurm_json(path: Path, *, cluster: str, name: str | None = None) -> Bat
             tally.add(error.what, error.line)
     if not answers.about_jobs:
         raise SourceError(str(path), "has no `jobs`", _MEND)
-    return batch_of(answers.rows(), cluster=cluster, zone=ZoneInfo("UTC"), tally=tally)
+    return batch_of(answers.rows(), cluster=cluster, zone=ZoneInfo("UTC"), shards_per_gpu=shards_per_gpu, tally=tally)
 
 
 class _Answers:

@@ -65,6 +65,7 @@ def _of_accounting(job: Mapping[str, Any], time: Mapping[str, Any]) -> Row:
         "NodeList": text_of(job.get("nodes")),
         "AllocTRES": _tres(tres.get("allocated")),
         "ReqTRES": _tres(tres.get("requested")),
+        "AdminComment": text_of(members_of(job.get("comment")).get("administrator")),
     }
 
 
@@ -89,6 +90,7 @@ def _of_controller(job: Mapping[str, Any]) -> Row:
         "NodeList": text_of(job.get("nodes")),
         "AllocTRES": _with_gres(text_of(job.get("tres_alloc_str")), job.get("gres_detail")),
         "ReqTRES": text_of(job.get("tres_req_str")),
+        "AdminComment": text_of(job.get("admin_comment")),
     }
 
 

@@ -277,8 +277,8 @@ BAD = {
     "source of no kind": (
         "currency: USD\nsources: [{cluster: a}]\n",
         (
-            ":2: sources[0]: expected exactly one of prometheus, metrics, samples, sacct, slurm_json, allocations, "
-            "inventory, found none; "
+            ":2: sources[0]: expected exactly one of prometheus, metrics, samples, sacct, slurm_json, slurm_state, "
+            "kube_state, allocations, inventory, calendar, acceptance, found none; "
         ),
     ),
     "source of two kinds": (

@@ -54,7 +54,21 @@ def test_the_cluster_is_named_by_the_source_or_default(tmp_path: Path, entry: st
     assert read(config.sources[0], config).samples["cluster"].to_list() == [cluster]
 
 
-@pytest.mark.parametrize("kind", ["metrics", "samples", "sacct", "slurm_json", "allocations", "inventory"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "metrics",
+        "samples",
+        "sacct",
+        "slurm_json",
+        "slurm_state",
+        "kube_state",
+        "allocations",
+        "inventory",
+        "calendar",
+        "acceptance",
+    ],
+)
 def test_a_file_that_is_missing_is_one_line_that_names_it(tmp_path: Path, kind: str) -> None:
     config = load(write(tmp_path, f"{kind}: absent"))
     with pytest.raises(SourceError, match="absent: no such file; correct the path") as caught:
@@ -62,7 +76,20 @@ def test_a_file_that_is_missing_is_one_line_that_names_it(tmp_path: Path, kind: 
     assert str(tmp_path / "absent") in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["metrics", "sacct", "slurm_json", "allocations", "inventory"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "metrics",
+        "sacct",
+        "slurm_json",
+        "slurm_state",
+        "kube_state",
+        "allocations",
+        "inventory",
+        "calendar",
+        "acceptance",
+    ],
+)
 def test_a_folder_where_a_file_belongs_is_an_error(tmp_path: Path, kind: str) -> None:
     (tmp_path / "f").mkdir()
     config = load(write(tmp_path, f"{kind}: f"))

@@ -1,0 +1,45 @@
+"""Quotas of namespaces and of Kueue's queues, gathered from several series or objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+
+class Quota(NamedTuple):
+    """What a number is of: ``kind`` is namespace or kueue, ``within`` a queue's cohort."""
+
+    kind: str
+    name: str
+    within: str | None
+    resource: str
+
+
+@dataclass
+class Quotas:
+    """Limits and what is used of them, by quota and part: the ResourceQuota of a namespace, the flavor of a queue."""
+
+    limits: dict[Quota, dict[str, float]] = field(default_factory=dict)
+    used: dict[Quota, dict[str, float]] = field(default_factory=dict)
+
+    def add(self, quota: Quota, part: str, value: float, *, used: bool) -> None:
+        """Take in one number; the same part told twice counts once."""
+        (self.used if used else self.limits).setdefault(quota, {})[part] = value
+
+    def rows(self, cluster: str, observed: datetime | None) -> Iterator[dict[str, object]]:
+        """Yield rows of ``facts.LIMIT``: of several ResourceQuotas the tightest holds, a queue's flavors add up."""
+        for quota in sorted(self.limits, key=str):
+            limits, used = self.limits[quota].values(), self.used.get(quota, {}).values()
+            of_namespace = quota.kind == "namespace"
+            yield {
+                "cluster": cluster,
+                "kind": quota.kind,
+                "name": quota.name,
+                "within": quota.within,
+                "model": None if quota.resource == "nvidia_com_gpu" else quota.resource.removeprefix("nvidia_com_"),
+                "gpus": min(limits) if of_namespace else sum(limits),
+                "used": (max(used) if of_namespace else sum(used)) if used else None,
+                "observed": observed,
+            }
