@@ -100,11 +100,18 @@ class Endpoints:
         gzipped = _accepts_gzip(request.headers.get("accept-encoding", ""))
         content_type = OPENMETRICS_TYPE if openmetrics else TEXT_TYPE
         tail = self._tail().body(openmetrics=openmetrics, gzipped=False) + (END if openmetrics else b"")
-        body = self._published.page.body(openmetrics=openmetrics, gzipped=gzipped) if self._published else b""
+        page = self._fresh_page()
+        body = page.body(openmetrics=openmetrics, gzipped=gzipped) if page else b""
         if gzipped:
             # Gzip members may follow one another, so the page is compressed once a pass and only the tail each time.
             tail = gzip.compress(tail, compresslevel=1)
         return Response(200, body + tail, content_type, gzipped)
+
+    def _fresh_page(self) -> Page | None:
+        """The last page, unless passes have stopped: old values must not look like new ones."""
+        if self._published is None or self._clock() - self._published.at > STALE_INTERVALS * self._interval:
+            return None
+        return self._published.page
 
     def _tail(self) -> Page:
         """What is only known at the time of the scrape."""

@@ -74,7 +74,7 @@ class Sampler:
         self._xid_poll: Watched[None] = Watched("xid", clock)
         self._listening = False
         self._discovered_at = self._reopened_at = float("-inf")
-        self._reopen_wait = _REOPEN_SECONDS
+        self._reopen_wait = 0.0
         self._passes = self._failed_passes = 0
         self._complaints: dict[str, str] = {}
 
@@ -169,11 +169,12 @@ class Sampler:
         if self._discovery.error is not None:
             return True  # nothing can be read anyway
         if not absent:
-            self._reopen_wait = _REOPEN_SECONDS
+            self._reopen_wait = 0.0
             return False
         if now - self._reopened_at < self._reopen_wait:
             return False
-        self._reopened_at, self._reopen_wait = now, min(2 * self._reopen_wait, _REOPEN_SECONDS_AT_MOST)
+        self._reopened_at = now
+        self._reopen_wait = min(max(_REOPEN_SECONDS, 2 * self._reopen_wait), _REOPEN_SECONDS_AT_MOST)
         return True
 
     def _list_devices(self, *, reopen: bool) -> list[Device]:

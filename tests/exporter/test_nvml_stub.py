@@ -8,6 +8,9 @@ import threading
 import pytest
 
 from exporter.devices import DeviceLost, Reading
+from exporter.endpoints import Endpoints
+from exporter.families import FamilyBuilder
+from exporter.http1 import Request
 from exporter.nvml import NvmlBackend
 from exporter.pcie_follower import PcieFollower
 from tests.exporter.conftest import Clock, MakeSampler, SetState
@@ -309,6 +312,38 @@ def test_one_hanging_card_delays_no_other(backend: NvmlBackend, stub: SetState, 
     stub(0, "hang", 0)
     sampler._readers[hung.cards[0].device.uuid].wait(5)
     assert [card.state for card in sampler.run_pass().cards] == ["up", "up"]
+
+
+def test_a_driver_that_hangs_for_a_minute_fails_no_scrape(
+    backend: NvmlBackend, stub: SetState, clock: Clock, make_sampler: MakeSampler
+) -> None:
+    sampler = make_sampler(backend, deadline=0.1)
+    endpoints = Endpoints([FamilyBuilder()], interval=15, clock=clock)
+
+    def scrape() -> dict[str, list[str]]:
+        """The values of both cards, from the last pass."""
+        endpoints.publish(sampler.run_pass())
+        response = endpoints.answer(Request("GET", "/metrics", {}, keep_alive=False))
+        assert response.status == 200
+        lines = response.body.decode().splitlines()
+        return {
+            name: [line.rsplit(" ", 1)[1] for line in lines if line.startswith(f"gpuledger_{name}{{")]
+            for name in ("device_up", "power_watts", "sample_age_seconds")
+        }
+
+    assert scrape() == {"device_up": ["1", "1"], "power_watts": ["699.123"] * 2, "sample_age_seconds": ["0.0"] * 2}
+    stub(0, "hang", 1)
+    for age in (15, 30, 45):
+        clock.now += 15
+        assert scrape() == {
+            "device_up": ["0", "1"], "power_watts": ["699.123"] * 2, "sample_age_seconds": [f"{age}.0", "0.0"],
+        }  # fmt: skip
+    clock.now += 15
+    assert scrape()["power_watts"] == ["699.123"]
+    stub(0, "hang", 0)
+    assert sampler._readers[sampler._sorted()[0].uuid].wait(5)
+    clock.now += 15
+    assert scrape() == {"device_up": ["1", "1"], "power_watts": ["699.123"] * 2, "sample_age_seconds": ["0.0"] * 2}
 
 
 def test_garbage_is_dropped_and_counted(backend: NvmlBackend, stub: SetState, make_sampler: MakeSampler) -> None:

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import gc
+import itertools
 import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+
+import pytest
 
 from exporter.devices import BackendError, Device, Reading, XidEvent
 from exporter.endpoints import Endpoints
@@ -13,6 +17,7 @@ from exporter.http1 import Request
 from exporter.identity import Identities, Target
 from exporter.owners.claims import Claim, Claims, Owner
 from exporter.pci import cards_of_the_driver
+from exporter.snapshot import Snapshot
 from tests.exporter.conftest import Clock, MakeBackend, MakeSampler
 
 H100 = {"model": "NVIDIA H100 80GB HBM3", "load": 0.8}
@@ -137,6 +142,20 @@ def test_a_hanging_adapter_keeps_its_claims_for_three_intervals(
     adapter.gate.set()
 
 
+def test_a_hanging_adapter_is_waited_for_once(
+    fleet_backend: MakeBackend, make_sampler: MakeSampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = Adapter()
+    adapter.gate.clear()
+    sampler = make_sampler(fleet_backend(H100)[0], [adapter], deadline=0.05)
+    sampler.run_pass()
+    waited: list[float] = []
+    monkeypatch.setattr(sampler._finders["static"], "wait", waited.append)
+    sampler.run_pass()
+    assert waited == []
+    adapter.gate.set()
+
+
 class DeadDriver:
     """A backend whose driver is gone, until it is back."""
 
@@ -194,6 +213,71 @@ def test_ready_after_the_first_good_pass_until_samples_are_old(make_sampler: Mak
         endpoints.publish(sampler.run_pass())
     assert endpoints.answer(request("/readyz")).status == 503
     assert endpoints.answer(request("/livez")).status == 200
+
+
+def test_a_card_that_stays_away_is_looked_for_less_and_less_often(
+    fleet_backend: MakeBackend, make_sampler: MakeSampler, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend, _ = fleet_backend(H100, {**H100, "faults": [{"kind": "lost", "at": 20, "for": 7000}]})
+    reopened: list[float] = []
+    reopen = backend.reopen
+    monkeypatch.setattr(backend, "reopen", lambda: (reopened.append(clock.now), reopen()))
+    sampler = make_sampler(backend)
+    for _ in range(240):
+        sampler.run_pass()
+        clock.now += 15
+    waits = [later - earlier for earlier, later in itertools.pairwise(reopened)]
+    assert waits == [60, 120, 240, 480, 600, 600, 600, 600]
+    clock.now += 4000
+    for _ in range(50):
+        snapshot = sampler.run_pass()
+        clock.now += 15
+    assert [card.state for card in snapshot.cards] == ["up", "up"]
+
+
+def test_a_driver_that_is_gone_is_asked_in_every_pass(
+    make_sampler: MakeSampler, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = DeadDriver()
+    asked: list[float] = []
+    monkeypatch.setattr(driver, "reopen", lambda: asked.append(clock.now))
+    sampler = make_sampler(driver)
+    for _ in range(4):
+        sampler.run_pass()
+        clock.now += 15
+    assert len(asked) == 3
+    driver.dead = False
+    assert sampler.run_pass().cards[0].up
+
+
+def test_a_fault_in_one_pass_does_not_end_the_passes(make_sampler: MakeSampler, clock: Clock) -> None:
+    driver = DeadDriver()
+    driver.dead = False
+    sampler = make_sampler(driver, interval=0.01)
+    stop, published = threading.Event(), list[Snapshot]()
+
+    def publish(snapshot: Snapshot) -> None:
+        published.append(snapshot)
+        clock.now += 0.01
+        if len(published) == 1:
+            raise ValueError("a fault of our own")
+        stop.set()
+
+    sampler.run(publish, stop)
+    assert [snapshot.failed_passes for snapshot in published] == [0, 1]
+
+
+def test_a_page_is_not_served_once_passes_have_stopped(
+    fleet_backend: MakeBackend, make_sampler: MakeSampler, clock: Clock
+) -> None:
+    endpoints = Endpoints([FamilyBuilder()], interval=15, clock=clock)
+    endpoints.publish(make_sampler(fleet_backend(H100)[0]).run_pass())
+    clock.now += 45
+    assert b"gpuledger_power_watts" in endpoints.answer(request("/metrics")).body
+    clock.now += 1
+    stopped = endpoints.answer(request("/metrics"))
+    assert (stopped.status, b"gpuledger_power_watts" in stopped.body) == (200, False)
+    assert b"gpuledger_sample_age_seconds" in stopped.body
 
 
 def test_alive_while_passes_end(make_sampler: MakeSampler, clock: Clock) -> None:
@@ -264,16 +348,26 @@ def test_a_day_of_passes_holds_no_more_memory_than_its_first_hours(
             target = identities.by_index("0")
             return Claims((Claim(target, Owner(job=str(clock.now))),) if target else ())
 
-    backend, _ = fleet_backend({"model": "Tesla T4", "values": {"power_watts": 50}, "only_values": True})
+    faults = [{"kind": "xid", "code": 31, "at": 40000}]
+    few = {"model": "Tesla T4", "values": {"power_watts": 50}, "only_values": True, "faults": faults}
+    backend, driver = fleet_backend(few)
     sampler = make_sampler(backend, [Churn()])
     endpoints = Endpoints([FamilyBuilder(owner_labels=True)], interval=15, clock=clock)
+    scrapers = [{"accept-encoding": "gzip"}, {"accept": "application/openmetrics-text"}]
     threads = before = 0
     passes = 24 * 60 * 4
     for number in range(passes):
         clock.now += 15
+        if number % 100 == 0:  # a new layout now and then, under new names
+            driver.fleet.cards[0].instances = [FakeInstance(number % 7, "1g.5gb", f"MIG-{number}")]
         endpoints.publish(sampler.run_pass())
+        if number % 100 == 50:
+            for headers in scrapers:
+                assert endpoints.answer(Request("GET", "/metrics", headers, keep_alive=False)).status == 200
         if number == passes // 6:
             threads = threading.active_count()
+            gc.collect()
             before = sys.getallocatedblocks()
     assert threading.active_count() == threads
+    gc.collect()
     assert sys.getallocatedblocks() - before < 2000
