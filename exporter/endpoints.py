@@ -40,6 +40,7 @@ class Endpoints:
         builders: whose families make a page.
         interval: seconds between passes, by which readiness and staleness are judged.
         connections: how many connections the server has open, for its metric.
+        openmetrics: serve OpenMetrics to those who ask for it.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Endpoints:
         interval: float,
         clock: Callable[[], float] = time.monotonic,
         connections: Callable[[], int] = lambda: 0,
+        openmetrics: bool = True,
     ) -> None:
         self._builders, self._interval, self._clock = tuple(builders), interval, clock
         self._renderer = Renderer()
@@ -56,7 +58,7 @@ class Endpoints:
         self._good_at: float | None = None
         self._started_at = clock()
         self._process = ProcessCollector(registry=None)
-        self._connections = connections
+        self._connections, self._openmetrics = connections, openmetrics
         self._scrapes = 0
 
     def publish(self, snapshot: Snapshot) -> None:
@@ -96,7 +98,7 @@ class Endpoints:
 
     def _metrics(self, request: Request) -> Response:
         self._scrapes += 1
-        openmetrics = "application/openmetrics-text" in request.headers.get("accept", "")
+        openmetrics = self._openmetrics and _prefers_openmetrics(request.headers.get("accept", ""))
         gzipped = _accepts_gzip(request.headers.get("accept-encoding", ""))
         content_type = OPENMETRICS_TYPE if openmetrics else TEXT_TYPE
         tail = self._tail().body(openmetrics=openmetrics, gzipped=False) + (END if openmetrics else b"")
@@ -130,8 +132,27 @@ class Endpoints:
 
 
 def _accepts_gzip(header: str) -> bool:
+    weights = _weights(header)
+    return weights.get("gzip", weights.get("*", 0.0)) > 0
+
+
+def _prefers_openmetrics(header: str) -> bool:
+    weights = _weights(header)
+    wanted = weights.get("application/openmetrics-text", 0.0)
+    return wanted > 0 and wanted >= weights.get("text/plain", 0.0)
+
+
+def _weights(header: str) -> dict[str, float]:
+    """How much each name in an Accept header is wanted, 0 to 1; of a name that stands twice, the most."""
+    weights: dict[str, float] = {}
     for part in header.lower().split(","):
-        name, _, parameters = part.strip().partition(";")
-        if name in {"gzip", "*"}:
-            return parameters.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
-    return False
+        name, *parameters = (piece.strip() for piece in part.split(";"))
+        weight = 1.0
+        for parameter in parameters:
+            if parameter.startswith("q="):
+                try:
+                    weight = float(parameter[2:])
+                except ValueError:
+                    weight = 0.0
+        weights[name] = max(weight, weights.get(name, 0.0))
+    return weights

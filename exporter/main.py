@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import logging
 import os
-import re
 import resource
 import signal
 import socket
@@ -17,6 +16,7 @@ from typing import Any, Final
 
 from exporter.dcgm_names import DcgmFamilies, default_counters, load_counters
 from exporter.devices import Backend, BackendError
+from exporter.durations import parse_seconds
 from exporter.endpoints import Builder, Endpoints
 from exporter.errors import UsageError, WorkError
 from exporter.exposition import Renderer
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--interval",
-        type=_seconds,
+        type=_interval,
         default=15.0,
         metavar="TIME",
         help="time between passes, as 15s or 1m (default 15s)",
@@ -109,11 +109,11 @@ def _add_owner_arguments(group: Any) -> None:
     group.add_argument("--static-owners", type=Path, metavar="FILE", help="a file that names owners; see the docs")
 
 
-def _seconds(text: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|)", text.strip())
-    if not match:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 15s, 500ms or 1m")
-    seconds = float(match[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0, "": 1.0}[match[2]]
+def _interval(text: str) -> float:
+    try:
+        seconds = parse_seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
     if not 0.1 <= seconds <= 3600:
         raise argparse.ArgumentTypeError("an interval is between 100ms and 60m")
     return seconds
@@ -136,7 +136,13 @@ def run(args: argparse.Namespace) -> int:
     if args.once:
         return _print_one_pass(sampler, builders)
     _allow_open_files(args.max_connections)
-    endpoints = Endpoints(builders, interval=args.interval, connections=lambda: server.connections)
+    endpoints = Endpoints(
+        builders,
+        interval=args.interval,
+        connections=lambda: server.connections,
+        # OpenMetrics has no counters under DCGM's names: Prometheus would take them for series of unknown type.
+        openmetrics=not (args.dcgm_names or args.counters),
+    )
     server = Server(endpoints.answer, settings, max_connections=args.max_connections)
     asyncio.run(_serve(server, sampler, endpoints, host, port, secure=bool(settings and settings.tls)))
     return 0

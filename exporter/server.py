@@ -15,9 +15,11 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
+from exporter.errors import ConfigError
 from exporter.http1 import BadRequest, Request, Response, parse_request, render_head
 from exporter.passwords import PasswordChecker
-from exporter.web_config import WebSettings
+from exporter.rate_limit import RateLimit
+from exporter.web_config import WebSettings, load_web_config
 
 _LOG = logging.getLogger(__name__)
 _MAX_HEAD: Final = 16 << 10
@@ -42,15 +44,32 @@ class Server:
         *,
         max_connections: int = 2048,
     ) -> None:
-        self._answer, self._settings = answer, settings or WebSettings()
-        self._passwords = PasswordChecker(self._settings.users)
-        self._context = self._settings.tls.context() if self._settings.tls else None
+        self._answer = answer
+        self._use(settings or WebSettings())
         self._max_connections = max_connections
         self._listener: socket.socket | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._background: list[asyncio.Task[None]] = []
         self._checking = asyncio.Semaphore(2)
         self.requests = self.refused = 0
+
+    def _use(self, settings: WebSettings) -> None:
+        """Serve by these settings from now on. Raises ConfigError, and then nothing has changed."""
+        context = settings.tls.context() if settings.tls else None
+        passwords = PasswordChecker(settings.users)
+        self._settings, self._state, self._context, self._passwords = settings, settings.state(), context, passwords
+        self._limit = RateLimit(*settings.rate_limit) if settings.rate_limit else None
+
+    def reload(self) -> None:
+        """Take a changed web configuration, or a renewed certificate, into use; what is wrong with it is logged."""
+        state = self._settings.state()
+        if self._settings.path is None or state == self._state:
+            return
+        try:
+            self._use(load_web_config(self._settings.path))
+        except ConfigError as error:
+            self._state = state  # a half-written file: the settings so far serve on until it changes again
+            _LOG.warning("%s; serving as before", error)
 
     @property
     def connections(self) -> int:
@@ -71,8 +90,7 @@ class Server:
         self._listener = socket.create_server((host or "", port), family=family, backlog=1024, dualstack_ipv6=both)
         self._listener.setblocking(False)
         self._background.append(asyncio.create_task(self._accept(self._listener)))
-        if self._context is not None:
-            self._background.append(asyncio.create_task(self._reload_certificates(self._context)))
+        self._background.append(asyncio.create_task(self._reload_now_and_then()))
 
     async def stop(self) -> None:
         """Close the socket and every connection."""
@@ -124,18 +142,10 @@ class Server:
             with contextlib.suppress(OSError, ssl.SSLError):
                 await writer.wait_closed()
 
-    async def _reload_certificates(self, context: ssl.SSLContext) -> None:
-        tls = self._settings.tls
-        seen = tls.changed_at() if tls else 0.0
-        while tls is not None:
+    async def _reload_now_and_then(self) -> None:
+        while True:
             await asyncio.sleep(_RELOAD_SECONDS)
-            changed = tls.changed_at()
-            if changed != seen:
-                seen = changed
-                try:
-                    tls.load_certificates(context)
-                except Exception as error:  # noqa: BLE001  a half-written file: the old certificate serves on
-                    _LOG.warning("%s", error)
+            self.reload()
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: float) -> bool:
         """Answer one request; whether the connection stays open."""
@@ -154,6 +164,8 @@ class Server:
         return request.keep_alive
 
     async def _respond(self, request: Request, writer: asyncio.StreamWriter) -> Response:
+        if self._limit is not None and not self._limit.allows():
+            return Response(429, b"more requests than rate_limit allows\n")
         if not self._certificate_allowed(writer):
             return Response(403, b"the client certificate's name is not in client_allowed_sans\n")
         if self._settings.users and not await self._authorized(request):

@@ -13,13 +13,13 @@
       prometheus: $2y$10$…             # bcrypt
     http_server_config:
       headers: {X-Frame-Options: deny}
+    rate_limit: {interval: 100ms, burst: 20}
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-import ssl
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,81 +27,46 @@ from typing import Any, Final
 
 import yaml
 
+from exporter.durations import parse_seconds
 from exporter.errors import ConfigError
+from exporter.tls import TLS_KEYS, TlsSettings, parse_tls
 
-_TOP: Final = ("tls_server_config", "http_server_config", "basic_auth_users")
-_TLS: Final = (
-    "cert_file", "key_file", "client_ca_file", "client_auth_type", "client_allowed_sans", "min_version",
-    "max_version", "cipher_suites", "curve_preferences", "prefer_server_cipher_suites",
-)  # fmt: skip
+_TOP: Final = ("tls_server_config", "http_server_config", "basic_auth_users", "rate_limit")
 _HTTP: Final = ("http2", "headers")
-_VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
-_CLIENT_AUTH: Final = {
-    "NoClientCert": ssl.CERT_NONE,
-    "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
-    "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
-}
-_CURVES: Final = {"CurveP256": "prime256v1", "CurveP384": "secp384r1", "CurveP521": "secp521r1", "X25519": "X25519"}
+_HEADERS: Final = (
+    "Content-Security-Policy", "X-Frame-Options", "X-Content-Type-Options", "X-XSS-Protection",
+    "Strict-Transport-Security",
+)  # fmt: skip
 _BCRYPT: Final = re.compile(r"\$2[abxy]?\$\d\d\$[./A-Za-z0-9]{53}")
 
 
 @dataclass(frozen=True, slots=True)
-class TlsSettings:
-    """Where certificates are and what clients must show."""
-
-    cert_file: Path
-    key_file: Path
-    client_ca_file: Path | None = None
-    client_auth: ssl.VerifyMode = ssl.CERT_NONE
-    allowed_sans: tuple[str, ...] = ()
-    min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
-    max_version: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED
-    ciphers: str = ""
-    curve: str = ""
-    server_chooses: bool = True
-
-    def context(self) -> ssl.SSLContext:
-        """A server context. Raises ConfigError."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version, context.maximum_version = self.min_version, self.max_version
-        self.load_certificates(context)
-        context.verify_mode = self.client_auth
-        if not self.server_chooses:
-            context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
-        if self.ciphers:
-            context.set_ciphers(self.ciphers)
-        if self.curve:
-            context.set_ecdh_curve(self.curve)
-        if self.client_ca_file is not None:
-            try:
-                context.load_verify_locations(cafile=str(self.client_ca_file))
-            except (OSError, ssl.SSLError) as error:
-                raise ConfigError(str(self.client_ca_file), f"no certificates in it ({error})") from error
-        return context
-
-    def load_certificates(self, context: ssl.SSLContext) -> None:
-        """Load the certificate into a context, as is done again when the file changes. Raises ConfigError."""
-        try:
-            context.load_cert_chain(self.cert_file, self.key_file)
-        except (OSError, ssl.SSLError) as error:
-            where = f"{self.cert_file} and {self.key_file}"
-            raise ConfigError(where, f"no certificate with its key ({error})", "give PEM files that match") from error
-
-    def changed_at(self) -> float:
-        """When the certificate or key was last written."""
-        try:
-            return max(self.cert_file.stat().st_mtime, self.key_file.stat().st_mtime)
-        except OSError:
-            return 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class WebSettings:
-    """What a web configuration file asks for."""
+    """What a web configuration file asks for.
+
+    Args:
+        rate_limit: seconds between requests, and how many more may come at once; None for no limit.
+        path: the file itself.
+    """
 
     tls: TlsSettings | None = None
     users: dict[str, str] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
+    rate_limit: tuple[float, int] | None = None
+    path: Path | None = None
+
+    def state(self) -> tuple[tuple[int, ...], ...]:
+        """What changes when one of the files does: certificates are renewed under a running server."""
+        files = [self.path] if self.path else []
+        return tuple(_state(file) for file in files + (self.tls.files() if self.tls else []))
+
+
+def _state(file: Path) -> tuple[int, ...]:
+    try:
+        found = file.stat()
+    except OSError:
+        return ()
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def load_web_config(path: Path) -> WebSettings:
@@ -113,13 +78,16 @@ def load_web_config(path: Path) -> WebSettings:
     except yaml.YAMLError as error:
         raise ConfigError(str(path), f"not YAML: {' '.join(str(error).split())}") from error
     _check(document, _TOP, str(path))
-    tls = document.get("tls_server_config")
-    http = document.get("http_server_config") or {}
+    tls, http = document.get("tls_server_config"), document.get("http_server_config") or {}
     _check(http, _HTTP, f"{path}: http_server_config")
+    if tls:
+        _check(tls, TLS_KEYS, f"{path}: tls_server_config")
     return WebSettings(
-        _tls(tls, path) if tls else None,
+        parse_tls(tls, f"{path}: tls_server_config", path.parent) if tls else None,
         _users(document.get("basic_auth_users") or {}, path),
-        {str(name): str(value) for name, value in (http.get("headers") or {}).items()},
+        _headers(http.get("headers") or {}, f"{path}: http_server_config.headers"),
+        _rate_limit(document.get("rate_limit") or {}, f"{path}: rate_limit"),
+        path,
     )
 
 
@@ -132,62 +100,24 @@ def _check(mapping: Any, keys: Collection[str], where: str) -> None:
             raise ConfigError(where, f"unknown key {key!r}", f"did you mean {near[0]!r}?" if near else "remove it")
 
 
-def _tls(section: Any, path: Path) -> TlsSettings:
-    where = f"{path}: tls_server_config"
-    _check(section, _TLS, where)
-    for key in ("cert_file", "key_file"):
-        if not section.get(key):
-            raise ConfigError(f"{where}.{key}", "is missing", "give the path of a PEM file")
-    auth = section.get("client_auth_type", "NoClientCert")
-    if auth not in _CLIENT_AUTH:
-        raise ConfigError(f"{where}.client_auth_type", f"{auth!r} is not served", f"use {', '.join(_CLIENT_AUTH)}")
-    authority = section.get("client_ca_file")
-    if _CLIENT_AUTH[auth] != ssl.CERT_NONE and not authority:
-        raise ConfigError(f"{where}.client_ca_file", f"is needed by {auth}")
-    low = _version(section.get("min_version", "TLS12"), f"{where}.min_version")
-    high = _version(section.get("max_version", "TLS13"), f"{where}.max_version")
-    return TlsSettings(
-        path.parent / section["cert_file"],
-        path.parent / section["key_file"],
-        path.parent / authority if authority else None,
-        _CLIENT_AUTH[auth],
-        tuple(map(str, section.get("client_allowed_sans") or ())),
-        low,
-        high,
-        _ciphers(section.get("cipher_suites") or [], f"{where}.cipher_suites"),
-        _curve(section.get("curve_preferences") or [], f"{where}.curve_preferences"),
-        bool(section.get("prefer_server_cipher_suites", True)),
-    )
+def _headers(section: Any, where: str) -> dict[str, str]:
+    _check(section, _HEADERS, where)
+    for name, value in section.items():
+        if not str(value).isprintable():
+            raise ConfigError(f"{where}.{name}", "has characters that no header may have")
+    return {str(name): str(value) for name, value in section.items() if value}
 
 
-def _ciphers(names: list[Any], where: str) -> str:
-    """Go's names of TLS 1.2 suites as OpenSSL's; those of TLS 1.3 are always on, in both."""
-    converted = []
-    for name in map(str, names):
-        if "_WITH_" not in name:
-            continue
-        text = name.removeprefix("TLS_").replace("_WITH_", "_").replace("AES_", "AES").replace("_CBC", "")
-        converted.append(text.replace("_POLY1305_SHA256", "_POLY1305").replace("_", "-"))
+def _rate_limit(section: Any, where: str) -> tuple[float, int] | None:
+    _check(section, ("interval", "burst"), where)
+    burst = section.get("burst", 0)
     try:
-        if converted:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(":".join(converted))
-    except ssl.SSLError as error:
-        raise ConfigError(where, f"none of {', '.join(map(str, names))} is known here") from error
-    return ":".join(converted)
-
-
-def _curve(names: list[Any], where: str) -> str:
-    if not names:
-        return ""
-    if len(names) > 1 or names[0] not in _CURVES:
-        raise ConfigError(where, f"{', '.join(map(str, names))} is not served", f"give one of {', '.join(_CURVES)}")
-    return _CURVES[names[0]]
-
-
-def _version(name: Any, where: str) -> ssl.TLSVersion:
-    if name not in _VERSIONS:
-        raise ConfigError(where, f"{name!r} is not served", f"use {' or '.join(_VERSIONS)}")
-    return _VERSIONS[name]
+        seconds = parse_seconds(str(section.get("interval", "0")))
+    except ValueError as error:
+        raise ConfigError(f"{where}.interval", str(error)) from error
+    if not isinstance(burst, int) or (seconds and burst < 1):
+        raise ConfigError(f"{where}.burst", f"{burst!r} would refuse every request", "give a whole number from 1 on")
+    return (seconds, burst) if seconds else None
 
 
 def _users(section: Any, path: Path) -> dict[str, str]:

@@ -27,6 +27,7 @@ import pytest
 from exporter.errors import ConfigError
 from exporter.http1 import BadRequest, Request, Response, parse_request
 from exporter.passwords import PasswordChecker
+from exporter.rate_limit import RateLimit
 from exporter.server import Server
 from exporter.web_config import WebSettings, load_web_config
 from tests.exporter.conftest import Clock
@@ -64,6 +65,7 @@ class Running:
 
 
 Start = Callable[..., Running]
+SERVER = "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n"
 
 
 def echo(request: Request) -> Response:
@@ -217,9 +219,6 @@ def web_config(folder: Path, text: str) -> WebSettings:
     return load_web_config(path)
 
 
-SERVER = "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n"
-
-
 def test_a_silent_tls_client_blocks_nobody(start: Start, certificates: Path) -> None:
     port = start(settings=web_config(certificates, SERVER)).port
     with socket.create_connection(("127.0.0.1", port), timeout=10):
@@ -307,15 +306,21 @@ def test_a_password_is_remembered_without_being_kept() -> None:
     [
         ("tls_server_confg: {}", "did you mean 'tls_server_config'"),
         ("tls_server_config: {cert_file: a.crt}", "key_file: is missing"),
-        ("tls_server_config: {cert_file: a, key_file: b, client_auth_type: Maybe}", "'Maybe' is not served"),
-        (
-            "tls_server_config: {cert_file: a, key_file: b, client_auth_type: RequireAndVerifyClientCert}",
-            "client_ca_file",
-        ),
-        ("tls_server_config: {cert_file: a, key_file: b, min_version: TLS10}", "use TLS12 or TLS13"),
+        (SERVER + "  client_auth_type: Maybe", "'Maybe' is not served"),
+        (SERVER + "  client_auth_type: RequestClientCert", "RequestClientCert takes certificates that nobody verified"),
+        (SERVER + "  client_auth_type: RequireAnyClientCert", "use RequireAndVerifyClientCert"),
+        (SERVER + "  client_auth_type: RequireAndVerifyClientCert", "client_ca_file is needed"),
+        (SERVER + "  client_ca_file: ca.crt", "client_ca_file would not be used"),
+        (SERVER + "  client_allowed_sans: [a]", "says nothing under NoClientCert"),
+        (SERVER + "  cert: PEM", "cert: stands beside cert_file"),
+        (SERVER + "  min_version: TLS10", "use TLS12 or TLS13"),
+        (SERVER + "  cipher_suites: [TLS_X_WITH_Y]", "TLS_X_WITH_Y is known"),
+        (SERVER + "  curve_preferences: [CurveP1]", "CurveP1 is not served"),
         ("basic_auth_users: {p: secret}", "no bcrypt hash"),
-        ("tls_server_config: {cert_file: a, key_file: b, cipher_suites: [TLS_X_WITH_Y]}", "TLS_X_WITH_Y is known"),
-        ("tls_server_config: {cert_file: a, key_file: b, curve_preferences: [CurveP1]}", "CurveP1 is not served"),
+        ("http_server_config: {headers: {Content-Length: 3}}", "unknown key 'Content-Length'"),
+        ('http_server_config: {headers: {X-Frame-Options: "a\\r\\nb"}}', "no header may have"),
+        ("rate_limit: {interval: soon, burst: 1}", "'soon' is no time"),
+        ("rate_limit: {interval: 1s}", "would refuse every request"),
         ("a: [", "not YAML"),
     ],
 )
@@ -329,20 +334,54 @@ def test_a_missing_certificate_is_named(tmp_path: Path) -> None:
         Server(echo, web_config(tmp_path, SERVER))
 
 
-def test_a_renewed_certificate_is_served(certificates: Path, tmp_path: Path) -> None:
-    for name in ("server.crt", "server.key"):
-        shutil.copy(certificates / name, tmp_path / name)
-    settings = web_config(tmp_path, SERVER)
-    assert settings.tls is not None
-    context = settings.tls.context()
-    before = settings.tls.changed_at()
-    for name in ("crt", "key"):
-        shutil.copy(certificates / f"client.{name}", tmp_path / f"server.{name}")
-    import os
+def copy(certificates: Path, name: str, to: Path) -> None:
+    for ending in ("crt", "key"):
+        shutil.copy(certificates / f"{name}.{ending}", to / f"server.{ending}")
 
-    os.utime(tmp_path / "server.crt", (before + 10, before + 10))
-    assert settings.tls.changed_at() == before + 10
-    settings.tls.load_certificates(context)
+
+def test_a_renewed_certificate_is_served(start: Start, certificates: Path, tmp_path: Path) -> None:
+    copy(certificates, "server", tmp_path)
+    running = start(settings=web_config(tmp_path, SERVER))
+    assert https(running.port, tls(certificates)) == 200
+    copy(certificates, "stranger", tmp_path)
+    running.server.reload()
+    with pytest.raises(urllib.error.URLError, match="self-signed"):
+        https(running.port, tls(certificates))
+
+
+def test_a_changed_password_is_asked_for_and_a_broken_file_changes_nothing(start: Start, tmp_path: Path) -> None:
+    running = start(settings=web_config(tmp_path, f"basic_auth_users: {{p: {bcrypt('old')}}}\n"))
+    assert get(running.port, Authorization=basic("p", "old"))[0] == 200
+    (tmp_path / "web.yml").write_text("basic_auth_users: [")
+    running.server.reload()
+    assert get(running.port, Authorization=basic("p", "old"))[0] == 200
+    (tmp_path / "web.yml").write_text(f"# new\nbasic_auth_users: {{p: {bcrypt('new')}}}\n")
+    running.server.reload()
+    assert [get(running.port, Authorization=basic("p", word))[0] for word in ("old", "new")] == [401, 200]
+
+
+def test_certificates_may_stand_in_the_file(start: Start, certificates: Path, tmp_path: Path) -> None:
+    names = {"cert": "server.crt", "key": "server.key", "client_ca": "ca.crt"}
+    section = {name: (certificates / file).read_text() for name, file in names.items()}
+    section["client_auth_type"] = "RequireAndVerifyClientCert"
+    port = start(settings=web_config(tmp_path, json.dumps({"tls_server_config": section}))).port
+    assert https(port, tls(certificates, "client")) == 200
+    with pytest.raises((urllib.error.URLError, ssl.SSLError, OSError)):
+        https(port, tls(certificates))
+
+
+def test_requests_beyond_the_rate_limit_are_refused(clock: Clock) -> None:
+    limit = RateLimit(0.5, 2, clock)
+    assert [limit.allows() for _ in range(3)] == [True, True, False]
+    clock.now += 0.5
+    assert [limit.allows() for _ in range(2)] == [True, False]
+    clock.now += 100
+    assert [limit.allows() for _ in range(3)] == [True, True, False]
+
+
+def test_the_rate_limit_of_the_file_holds(start: Start, tmp_path: Path) -> None:
+    port = start(settings=web_config(tmp_path, "rate_limit: {interval: 1h, burst: 2}")).port
+    assert [get(port)[0] for _ in range(3)] == [200, 200, 429]
 
 
 def test_requests_are_parsed_strictly() -> None:
@@ -438,4 +477,6 @@ def test_scrapers_get_the_form_that_they_ask_for(
         line.split(b" ")[0] for line in plain.splitlines()
     }
     assert get(port, Accept_Encoding="gzip;q=0")[2].get("Content-Encoding") is None
+    for accept in ("application/openmetrics-text;q=0", "application/openmetrics-text;q=0.3,text/plain;q=0.5", "*/*"):
+        assert get(port, Accept=accept)[2]["Content-Type"].startswith("text/plain"), accept
     assert get(port, "/nothing")[0] == 404
