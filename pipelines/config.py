@@ -214,6 +214,8 @@ class Closing(Section):
     """Codes of findings that hold a period open, beside `unknown_price`, which always does."""
     grace: Duration = timedelta(0)
     """How long after its end a period waits for late data."""
+    approval: bool = False
+    """Whether a month that one person proposes is closed only once another one approves it."""
     formats: tuple[Literal["pdf", "xlsx"], ...] = ("pdf",)
     """Beside JSON and CSV, the formats whose very bytes are kept: pdf, xlsx."""
 

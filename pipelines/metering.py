@@ -60,8 +60,13 @@ OUTAGE: Final[dict[str, pl.DataType]] = {
     "gpus": pl.String(),
     "start": pl.Int64(),
     "end": pl.Int64(),
+    "device": pl.String(),  # the card
+    "cause": pl.String(),  # down | repair
 }
 """GPUs that went down, as far as they exist; `tenant`: whose reservation that hits."""
+
+OUT: Final = ("down", "repair")
+"""Classes of records that say what nobody could use."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +103,8 @@ def meter(inputs: Inputs, config: Config, *, window: Interval | None = None) -> 
     span = _span(fleet, table)
     reach = window if span is None else span if window is None else (min(span[0], window[0]), max(span[1], window[1]))
     records = records_from(table, (window or span or (0, 0))[1])
-    working = [r for r in records if r.given_class != "down"]
-    outages = [r for r in records if r.given_class == "down"]
+    working = [r for r in records if r.given_class not in OUT]
+    outages = [r for r in records if r.given_class in OUT]
     named, demands = named_leases(working, sighted.scheduled, fleet, findings)
     exist(fleet, _in_ms(inputs.inventory, "from", "to"), named, reach or (0, 0), findings)
     held = pushed_out(sighted.leases, named, sighted.shared, findings)
@@ -123,7 +128,7 @@ def meter(inputs: Inputs, config: Config, *, window: Interval | None = None) -> 
 
 def _scheduled(table: pl.DataFrame) -> pl.DataFrame:
     """Return the runs of scheduled workloads: ``cluster``, ``labelled_as``, ``start``, ``end``; open ones end never."""
-    return table.filter(pl.col("class").ne_missing("down")).select(
+    return table.filter(~pl.col("class").is_in(OUT).fill_null(value=False)).select(
         "cluster", "labelled_as", "start", pl.col("end").fill_null(pl.lit(1 << 62))
     )
 
@@ -158,12 +163,16 @@ def _span(fleet: Fleet, records: pl.DataFrame) -> Interval | None:
 
 
 def _outage_table(outages: list[Record], fell: list[tuple[Record, Part]], fleet: Fleet) -> pl.DataFrame:
-    rows = [(r.tenant, r.model, str(part.weight), part.start, part.end) for r, part in fell]
+    rows = [
+        (r.tenant, r.model, str(part.weight), part.start, part.end, fleet.devices[part.dev].device, r.given_class)
+        for r, part in fell
+    ]
     for record in outages:
         cards = {d.card for d in fleet.devices if d.key == record.device}
         for card in sorted(cards):
             down = intersect(fleet.devices[card].exists, [(record.start, record.end)])
-            rows += [(record.tenant, fleet.devices[card].model, "1", start, end) for start, end in down]
+            what = (fleet.devices[card].device, record.given_class)
+            rows += [(record.tenant, fleet.devices[card].model, "1", start, end, *what) for start, end in down]
     return pl.DataFrame(sorted(rows, key=str), schema=OUTAGE, orient="row")
 
 

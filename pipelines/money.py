@@ -98,6 +98,32 @@ def largest_remainder(total: Decimal, weights: Mapping[K, Fraction], currency: s
     return {key: _from_units(sign * part, digits) for key, part in parts.items()}
 
 
+def apportion(total: Decimal, exact: Mapping[K, Fraction], currency: str) -> dict[K, Decimal]:
+    """Round amounts of either sign so that they add up to their rounded sum, or one near it, exactly.
+
+    Each is cut to the unit below; the units left over go to the largest cut-off remainders, ties to the smaller key.
+    With their own rounded sum for a total, each is less than one unit from its exact amount.
+
+    Raises:
+        ValueError: there are no amounts to make up a total other than zero, or it is finer than the minor unit.
+    """
+    digits = minor_unit(currency)
+    scaled = {key: Fraction(amount) * 10**digits for key, amount in exact.items()}
+    units = {key: amount.numerator // amount.denominator for key, amount in scaled.items()}
+    missing = Fraction(total) * 10**digits - sum(units.values())
+    if missing.denominator != 1:
+        raise ValueError(f"{total} is finer than the minor unit of {currency}; round it first")
+    if not units:
+        if missing:
+            raise ValueError(f"nothing makes up {total} {currency}")
+        return {}
+    each, rest = divmod(int(missing), len(units))
+    by_remainder = sorted(sorted(exact), key=lambda key: units[key] - scaled[key])
+    for n, key in enumerate(by_remainder):
+        units[key] += each + (n < rest)
+    return {key: _from_units(amount, digits) for key, amount in units.items()}
+
+
 def format_money(amount: Fraction | Decimal | int, currency: str) -> str:
     """Money for people: ``USD 1,234.50``, ``JPY -1,235``."""
     return f"{currency} {round_money(amount, currency):,f}"

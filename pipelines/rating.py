@@ -18,7 +18,7 @@ from pipelines.classes import Outage, Piece, Reserved, ReservedStretch, Segment,
 from pipelines.config import Config, Reservation, Tenant
 from pipelines.contract import Contract, Months, credit, decided
 from pipelines.instants import HOUR_MS, from_ms, to_ms
-from pipelines.intervals import Interval
+from pipelines.intervals import Interval, union
 from pipelines.metering import Metered
 from pipelines.observations import PPB
 from pipelines.periods import local_midnights, local_months
@@ -29,6 +29,7 @@ from pipelines.tenancy import tenancy
 
 __all__ = ["Charge", "FleetUse", "Held", "Rated", "TenantUse", "WorkloadUse", "clipped", "kwh", "rate"]
 
+LOST: Final = ("idle", "stranded", "down", "repair")
 INSTANT: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -109,10 +110,47 @@ def _with_stretch(rows: pl.DataFrame, edges: list[int]) -> pl.DataFrame:
     )
 
 
+def _under_repair(usage: pl.DataFrame, outages: pl.DataFrame) -> pl.DataFrame:
+    """Return the down rows of usage cut where their card is under repair, with ``lost`` saying which is which."""
+    down = usage.filter(pl.col("state") == "down").with_columns(lost=pl.lit("down"))
+    repairs: dict[str, list[Interval]] = {}
+    for device, start, end in outages.filter(pl.col("cause") == "repair").select("device", "start", "end").iter_rows():
+        repairs.setdefault(device, []).append((start, end))
+    if not repairs:
+        return down
+    spans = [(d, *span) for d, intervals in repairs.items() for span in union(intervals)]
+    schema = {"device": pl.String, "repair_start": pl.Int64, "repair_end": pl.Int64}
+    touched = (
+        down.with_row_index("row")
+        .join(pl.DataFrame(spans, schema=schema, orient="row"), on="device")
+        .with_columns(
+            start=pl.max_horizontal("start", "repair_start"),
+            end=pl.min_horizontal("end", "repair_end"),
+            lost=pl.lit("repair"),
+        )
+        .filter(pl.col("start") < pl.col("end"))
+    )
+    within = touched.group_by("row").agg(repaired=(pl.col("end") - pl.col("start")).sum())
+    # What is left of a row may lie in pieces; only its length counts, as its price holds for all of it.
+    rest = (
+        down.with_row_index("row")
+        .join(within, on="row", how="left")
+        .with_columns(end=pl.col("end") - pl.col("repaired").fill_null(0))
+        .filter(pl.col("start") < pl.col("end"))
+    )
+    return pl.concat([rest.select(down.columns), touched.select(down.columns)])
+
+
 def _fleet(usage: pl.DataFrame, scope: _Scope) -> FleetUse:
-    grain = ("state", "model", "owner", "stretch", "weight_num", "weight_den")
+    lost_to = pl.concat(
+        [
+            _under_repair(usage, scope.metered.outages),
+            usage.filter(pl.col("state") != "down").with_columns(lost="state"),
+        ]
+    )
+    grain = ("state", "lost", "model", "owner", "stretch", "weight_num", "weight_den")
     sums = (
-        _with_stretch(usage, scope.card.edges)
+        _with_stretch(lost_to, scope.card.edges)
         .group_by(grain)
         .agg(ms=(pl.col("end") - pl.col("start")).sum(), at=pl.col("start").min())
     )
@@ -121,12 +159,12 @@ def _fleet(usage: pl.DataFrame, scope: _Scope) -> FleetUse:
     lost: dict[str, ByModel] = defaultdict(dict)
     owned: dict[str, dict[str, ByModel]] = defaultdict(lambda: defaultdict(dict))
     for row in sums.sort(grain).iter_rows(named=True):
-        state, model, owner = row["state"], row["model"], row["owner"]
+        state, model, owner = row["lost"], row["model"], row["owner"]
         amount = Fraction(row["ms"] * row["weight_num"], row["weight_den"] * HOUR_MS)
-        hours[state] += amount
+        hours[row["state"]] += amount
         money = amount * (scope.card.price(model, "on_demand", row["at"]) or 0)
         price += money
-        if state in {"idle", "stranded", "down"}:
+        if state in LOST:
             for table in (lost[state], *([owned[owner][state]] if owner else [])):
                 h, p = table.get(model, (ZERO, ZERO))
                 table[model] = (h + amount, p + money)

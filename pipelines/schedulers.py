@@ -91,7 +91,7 @@ def named_leases(
     demands: list[Demand] = []
     labelled_by: dict[tuple[str | None, str, int], set[int]] = {}
     for record in records:
-        if record.given_class == "down":
+        if record.given_class in {"down", "repair"}:
             continue
         if record.device is not None:
             device = _named_device(record, by_key, fleet)

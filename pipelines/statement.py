@@ -13,7 +13,7 @@ from pipelines.findings import merge_findings
 from pipelines.instants import HOUR_MS, from_ms, to_ms
 from pipelines.money import largest_remainder, plain, round_money
 from pipelines.periods import Period
-from pipelines.rating import Held, Rated, TenantUse, WorkloadUse, kwh
+from pipelines.rating import Held, Rated, TenantUse, kwh
 from pipelines.report import (
     Charges,
     FindingReport,
@@ -24,7 +24,7 @@ from pipelines.report import (
     TenantReport,
     WorkloadReport,
 )
-from pipelines.sharing import Shared, shared_costs, shortfalls, users
+from pipelines.sharing import shared_costs, shortfalls, users
 from pipelines.tables import Finding
 
 ZERO = Fraction(0)
@@ -38,21 +38,17 @@ def make_report(
     as_of: datetime,
     *,
     adjustments: Mapping[str, Decimal] | None = None,
-    shared: Shared | None = None,
 ) -> Report:
     """Return the report of a rated period.
 
     Args:
         adjustments: what the book adds, by tenant.
-        shared: who shares what in the period, where it is known already.
     """
     booked = adjustments or {}
-    common = shared or shared_costs(rated, config, period)
+    common = shared_costs(rated, config, period)
     missing = shortfalls(rated, config, period)
     listed = {*users(rated), *(t.id for t in config.tenants if t.budget is not None), *common.tenants, *missing}
-    clusters = Counter(
-        w for w, _ in {(w.workload, w.cluster) for u in rated.tenants.values() for w in u.workloads.values()}
-    )
+    names = workload_names(rated)
     tenants = [
         _tenant(
             tenant,
@@ -61,7 +57,7 @@ def make_report(
             common.overhead_of(tenant),
             missing.get(tenant, Decimal(0)),
             booked.get(tenant, Decimal(0)),
-            clusters,
+            names,
             config,
         )
         for tenant in sorted({*listed, *booked})
@@ -110,7 +106,7 @@ def _tenant(
     overhead: Decimal,
     commitment: Decimal,
     adjustment: Decimal,
-    clusters: Counter[str],
+    names: Mapping[tuple[str, str], str],
     config: Config,
 ) -> TenantReport:
     currency = config.currency
@@ -143,7 +139,7 @@ def _tenant(
         co2e_kg=_maybe(co2e),
         charges=Charges(**{name: plain(amount) for name, amount in lines.items()}),
         waste=plain(round_money(held.waste, currency)) if _known(held) else None,
-        workloads=_workloads(use, lines["usage"], clusters, config),
+        workloads=_workloads(use, lines["usage"], names, config),
     )
 
 
@@ -152,9 +148,11 @@ def _known(held: Held) -> bool:
     return held.observed_leases > 0 or not held.leases
 
 
-def _workloads(use: TenantUse, line: Decimal, clusters: Counter[str], config: Config) -> list[WorkloadReport]:
+def _workloads(
+    use: TenantUse, line: Decimal, names: Mapping[tuple[str, str], str], config: Config
+) -> list[WorkloadReport]:
     """Break the usage line down to workloads, to the cent; reserved hours stand at the reservation's rate."""
-    named = {_name(w, clusters): w for w in use.workloads.values()}
+    named = {names[key]: w for key, w in use.workloads.items()}
     usage = largest_remainder(line, {name: w.usage for name, w in named.items()}, config.currency)
     return [
         WorkloadReport(
@@ -171,9 +169,14 @@ def _workloads(use: TenantUse, line: Decimal, clusters: Counter[str], config: Co
     ]
 
 
-def _name(workload: WorkloadUse, clusters: Counter[str]) -> str:
-    several = clusters[workload.workload] > 1
-    return f"{workload.cluster}:{workload.workload}" if several else workload.workload
+def workload_names(rated: Rated) -> dict[tuple[str, str], str]:
+    """Return by cluster and workload what reports call it: a name in two clusters is prefixed by its own."""
+    keys = {key for use in rated.tenants.values() for key in use.workloads}
+    clusters = Counter(workload for _, workload in keys)
+    return {
+        (cluster, workload): f"{cluster}:{workload}" if clusters[workload] > 1 else workload
+        for cluster, workload in keys
+    }
 
 
 def _number(value: Fraction) -> float:

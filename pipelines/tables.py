@@ -45,7 +45,7 @@ RECORD: Final[dict[str, pl.DataType]] = {
     "labelled_as": pl.String(),  # what labels on samples call it: the raw job id, or the workload's name
     "user": pl.String(),
     "tenant": pl.String(),  # where the source itself names it
-    "class": pl.String(),  # reserved | on_demand | overflow | spot | down, where the source names it
+    "class": pl.String(),  # reserved | on_demand | overflow | spot | down | repair, where the source names it
     "start": TIME,
     "end": TIME,  # null: still running, end unknown
     "ended": pl.Boolean(),  # False: `end` is only how far a running job had come when it was asked about

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Final
 
 from pipelines.book.breakdown import UNKNOWN_MODEL, Sums, costs, hours_of, sums_by, wastes
+from pipelines.book.conversion import in_own_currency
 from pipelines.book.document import Line, LinePart, Party, Past, Share, Spent, Statement
 from pipelines.book.entries import Entry
 from pipelines.config import Config, Tenant
@@ -20,6 +21,7 @@ from pipelines.rates import RateCard
 from pipelines.rating import Charge, Rated, TenantUse
 from pipelines.report import Report, TenantReport
 from pipelines.sharing import Shared, shared_costs
+from pipelines.statement import workload_names
 
 ZERO: Final = Fraction(0)
 DESCRIPTIONS: Final = {
@@ -43,6 +45,67 @@ CAUSE_NAMES: Final = {
 """What idle capacity was lost to."""
 
 
+class StatementMaker:
+    """Makes the statements of one rated period; what they have in common is looked at once."""
+
+    def __init__(self, rated: Rated, report: Report, config: Config) -> None:
+        self._rated, self._report, self._config = rated, report, config
+        self._rows = {t.tenant: t for t in report.tenants}
+        self._shared = shared_costs(rated, config, Period(report.period.from_, report.period.to))
+        self._names = workload_names(rated)
+        self._charges: dict[str | None, list[Charge]] = {}
+        for charge in rated.charges:
+            self._charges.setdefault(charge.tenant, []).append(charge)
+
+    def of(
+        self,
+        tenant: str,
+        *,
+        label: str,
+        entries: Sequence[Entry] = (),
+        trend: Sequence[Past] = (),
+        number: str | None = None,
+    ) -> Statement:
+        """Return the statement of a tenant that the report lists.
+
+        Args:
+            label: how the period is called ("2026-10").
+            entries: what the book holds for this tenant in this period; they make up the report's `adjustment`.
+            number: of a closed period's statement.
+
+        Raises:
+            ConfigError: it is in a currency of which no rate of exchange holds in the period's last instant.
+        """
+        config, report, row = self._config, self._report, self._rows[tenant]
+        settings = next((t for t in config.tenants if t.id == tenant), None)
+        use = self._rated.tenants.get(tenant, TenantUse())
+        charges = self._charges.get(tenant, [])
+        made = Statement(
+            number=number,
+            status="closed" if number else "open",
+            issuer=config.closing.issuer,
+            tenant=_party(tenant, settings),
+            label=label,
+            period=report.period,
+            currency=report.currency,
+            as_of=report.as_of,
+            config_hash=report.config_hash,
+            lines=_lines(row, use, charges, config, report, label, entries, self._shared),
+            total=row.charges.total,
+            gpu_hours=row.gpu_hours,
+            utilization=row.utilization,
+            coverage=row.coverage,
+            waste=row.waste,
+            energy_kwh=row.energy_kwh,
+            co2e_kg=row.co2e_kg,
+            **_shares(row, use, charges, self._names, config),
+            budget=_budget(row, settings),
+            trend=list(trend),
+            notes=_notes(row, report),
+        )
+        return in_own_currency(made, config)
+
+
 def make_statement(
     rated: Rated,
     report: Report,
@@ -52,45 +115,9 @@ def make_statement(
     label: str,
     entries: Sequence[Entry] = (),
     trend: Sequence[Past] = (),
-    number: str | None = None,
-    shared: Shared | None = None,
 ) -> Statement:
-    """Return the statement of a tenant that the report lists.
-
-    Args:
-        label: how the period is called ("2026-10").
-        entries: what the book holds for this tenant in this period; they make up the report's `adjustment`.
-        number: of a closed period's statement.
-        shared: who shares what in the period, where it is known already.
-    """
-    row = next(t for t in report.tenants if t.tenant == tenant)
-    settings = next((t for t in config.tenants if t.id == tenant), None)
-    use = rated.tenants.get(tenant, TenantUse())
-    charges = [c for c in rated.charges if c.tenant == tenant]
-    common = shared or shared_costs(rated, config, Period(report.period.from_, report.period.to))
-    return Statement(
-        number=number,
-        status="closed" if number else "open",
-        issuer=config.closing.issuer,
-        tenant=_party(tenant, settings),
-        label=label,
-        period=report.period,
-        currency=report.currency,
-        as_of=report.as_of,
-        config_hash=report.config_hash,
-        lines=_lines(row, use, charges, config, report, label, entries, common),
-        total=row.charges.total,
-        gpu_hours=row.gpu_hours,
-        utilization=row.utilization,
-        coverage=row.coverage,
-        waste=row.waste,
-        energy_kwh=row.energy_kwh,
-        co2e_kg=row.co2e_kg,
-        **_shares(row, use, charges, rated, config),
-        budget=_budget(row, settings),
-        trend=list(trend),
-        notes=_notes(row, report),
-    )
+    """Return one tenant's statement of an open period, as `StatementMaker.of`."""
+    return StatementMaker(rated, report, config).of(tenant, label=label, entries=entries, trend=trend)
 
 
 def _party(tenant: str, settings: Tenant | None) -> Party:
@@ -231,13 +258,13 @@ def _reservation_parts(
 
 
 def _shares(
-    row: TenantReport, use: TenantUse, charges: list[Charge], rated: Rated, config: Config
+    row: TenantReport, use: TenantUse, charges: list[Charge], names: Mapping[tuple[str, str], str], config: Config
 ) -> dict[str, list[Share] | str]:
     card = RateCard(config)
     by_class = sums_by(charges, use, card, lambda c: c.class_)
     by_model = sums_by(charges, use, card, lambda c: c.model or UNKNOWN_MODEL)
     held_cost = sum((Decimal(w.cost) for w in row.workloads), round_money(0, config.currency))
-    waste = _workload_waste(row, use, rated, config)
+    waste = _workload_waste(row, use, names, config)
     workloads = [
         Share(
             name=w.workload, user=w.user, start=w.start, end=w.end, gpu_hours=w.gpu_hours,
@@ -270,16 +297,10 @@ def _by_name(sums: dict[str, Sums], currency: str) -> list[Share]:
 
 
 def _workload_waste(
-    row: TenantReport, use: TenantUse, rated: Rated, config: Config
+    row: TenantReport, use: TenantUse, names: Mapping[tuple[str, str], str], config: Config
 ) -> dict[str, tuple[str | None, float | None]]:
     """Return by the report's workload name its part of the tenant's waste, and its active hours."""
-    clusters = Counter(
-        w for w, _ in {(w.workload, w.cluster) for u in rated.tenants.values() for w in u.workloads.values()}
-    )
-    held = {
-        (f"{w.cluster}:{w.workload}" if clusters[w.workload] > 1 else w.workload): w.held
-        for w in use.workloads.values()
-    }
+    held = {names[key]: w.held for key, w in use.workloads.items()}
     known = {name: h.waste for name, h in held.items() if h.observed_leases}
     parts = largest_remainder(Decimal(row.waste or 0), known, config.currency) if known else {}
     return {

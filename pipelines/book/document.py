@@ -88,6 +88,16 @@ class Past(_Part):
     total: Money
 
 
+class Stamp(_Part):
+    """The rate of exchange that a statement was converted by, and what it comes to in the ledger's currency."""
+
+    currency: str = Field(description="the ledger's")
+    total: Money = Field(description="in the ledger's currency")
+    rate: str = Field(description="units of the statement's currency for one of the ledger's")
+    since: Instant | None = Field(description="from when the rate holds")
+    source: str | None = None
+
+
 class Statement(_Part):
     """One tenant's statement of one period."""
 
@@ -99,6 +109,7 @@ class Statement(_Part):
     label: str
     period: ReportPeriod
     currency: str
+    exchange: Stamp | None = Field(None, description="null: in the ledger's own currency")
     as_of: Instant
     config_hash: str
     lines: list[Line]

@@ -13,11 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from exporter.errors import UsageError
 from pipelines.book.breakdown import hours_of
+from pipelines.book.compose import CAUSE_NAMES
 from pipelines.book.document import Line, LinePart, Statement
 from pipelines.book.reckoning import Reckoned, Reckoning, of_book
 from pipelines.book.shelf import FOLDER, shelf
 from pipelines.book.statements import statement
 from pipelines.config import Config
+from pipelines.contract import Contract, Months
 from pipelines.instants import HOUR_MS, from_ms, to_ms
 from pipelines.metering import Metered
 from pipelines.money import largest_remainder, plain
@@ -125,7 +127,7 @@ def _explained(statement: Statement, line: Line, reckoned: Reckoned, metered: Me
     leases: list[LeasePart] = []
     if line.kind == "usage":
         own = [c for c in reckoned.rated.charges if c.tenant == tenant and c.reservation is None]
-        leases = _leases(own, line, reckoned, metered)
+        leases = _leases(own, line, reckoned, metered, statement.currency)
     return Explanation(
         statement=name,
         tenant=tenant,
@@ -133,24 +135,26 @@ def _explained(statement: Statement, line: Line, reckoned: Reckoned, metered: Me
         config_hash=statement.config_hash,
         line=line,
         leases=leases,
-        steps=list(_steps(line, reckoned, tenant)),
+        steps=[*_steps(line, reckoned, tenant), *_converted(statement)],
     )
 
 
 _Key = tuple[str, str, str | None, Fraction]
 
 
-def _leases(charges: list[Charge], line: Line, reckoned: Reckoned, metered: Metered) -> list[LeasePart]:
+def _leases(charges: list[Charge], line: Line, reckoned: Reckoned, metered: Metered, currency: str) -> list[LeasePart]:
     """Part a line by lease, class, reservation and rate; cents go by largest remainder, as everywhere."""
     grouped: dict[_Key, list[Charge]] = defaultdict(list)
     for charge in charges:
         grouped[charge.lease, charge.class_, charge.reservation, charge.rate or Fraction(0)].append(charge)
     keys = sorted(grouped, key=lambda k: (k[0], k[1], k[2] or "", k[3]))
     weights = {i: sum((hours_of(c) for c in grouped[k]), Fraction(0)) * k[3] for i, k in enumerate(keys)}
-    amounts = largest_remainder(Decimal(line.amount), weights, reckoned.config.currency)
+    amounts = largest_remainder(Decimal(line.amount), weights, currency)
     attributes = {row["id"]: row for row in metered.leases.iter_rows(named=True)}
     observed = _observed(metered, {key[0] for key in keys}, reckoned)
     card = RateCard(reckoned.config)
+    settings = next(t for t in reckoned.config.tenants if t.id == charges[0].tenant) if charges else None
+    contract = Contract(card, settings.discounts if settings else (), Months([0]))
     found = []
     for i, key in enumerate(keys):
         lease, class_, reservation, _ = key
@@ -166,7 +170,7 @@ def _leases(charges: list[Charge], line: Line, reckoned: Reckoned, metered: Mete
                 first=from_ms(min(c.start for c in own)), last=from_ms(max(c.end for c in own)),
                 gpu_hours=_number(gpu_hours),
                 coverage=min(round(seen / float(gpu_hours), 6), 1.0) if gpu_hours else None,
-                rate=_rate(own), rate_entry=_entry(card, own[0]), amount=plain(amounts[i]), hours=hours,
+    rate=_rate(own), rate_entry=_entry(card, own[0], contract), amount=plain(amounts[i]), hours=hours,
             )
         )  # fmt: skip
     return found
@@ -217,14 +221,19 @@ def _rate(charges: list[Charge]) -> str | None:
     return None if rate is None else format(Decimal(rate.numerator) / Decimal(rate.denominator), "f")
 
 
-def _entry(card: RateCard, charge: Charge) -> str:
-    """Name the entry of the rate card that priced a charge."""
+def _entry(card: RateCard, charge: Charge, contract: Contract) -> str:
+    """Name the entry of the rate card that priced a charge, and what changed its price."""
     entry = card.entry(charge.model, charge.start)
     if entry is None:
         return "no entry of rates matches"
     since = f" from {entry.from_:%Y-%m-%d}" if entry.from_ else ""
     until = f" to {entry.to:%Y-%m-%d}" if entry.to else ""
-    return f"rates: model {entry.model}{since}{until}, {charge.class_} {entry.price(charge.class_)} per GPU-hour"
+    text = f"rates: model {entry.model}{since}{until}, {charge.class_} {entry.price(charge.class_)} per GPU-hour"
+    if entry.tiers and entry.by_volume(charge.class_):
+        steps = ", ".join(f"{tier.price} above {tier.above} GPU-hours" for tier in entry.tiers)
+        text += f"; {entry.tiering.replace('_', ' ')} tiers of the month's volume: {steps}"
+    discount = contract.discount(charge.model, charge.class_, charge.start)
+    return text + (f"; less {discount.percent} %" if discount is not None else "")
 
 
 def _steps(line: Line, reckoned: Reckoned, tenant: str) -> Iterable[str]:
@@ -240,10 +249,24 @@ def _steps(line: Line, reckoned: Reckoned, tenant: str) -> Iterable[str]:
         yield from (f"{part.description}: {part.amount}, GPUs down beyond what was in use" for part in line.parts)
     elif line.kind == "idle":
         yield f"policy {config.idle.policy}: idle capacity beyond unused reservations, at its on-demand price"
+        for cause in ("reserved_unused", "stranded", "down", "repair"):
+            policy = getattr(config.idle, cause)
+            if policy != type(config.idle).model_fields[cause].default:
+                yield f"policy {policy} for what is {CAUSE_NAMES[cause]}"
+        if len(line.parts) > 1:
+            yield from (f"{part.description}: {part.amount}" for part in line.parts)
         yield f"of {total} that tenants share, this tenant's part is {line.amount}"
     elif line.kind == "overhead":
-        yield from (f"{o.name}: {o.monthly} a month, split {o.split}" for o in config.overheads)
+        parts = {part.description: part.amount for part in line.parts}
+        for pool in config.overheads:
+            own = f"; this tenant's part is {parts[pool.name]}" if pool.name in parts else ""
+            yield f"{pool.name}: {pool.monthly} a month, split {pool.split}{own}"
         yield f"of {total} that tenants share, this tenant's part is {line.amount}"
+    elif line.kind == "commitment":
+        settings = next(t for t in config.tenants if t.id == tenant)
+        agreed = " and ".join(f"{c.monthly} a month" for c in settings.commitment)
+        yield f"committed to at least {agreed}, for usage and reservations"
+        yield f"usage of {row.charges.usage} and reservations of {row.charges.reservation} leave {line.amount}"
     elif line.kind == "energy":
         use = reckoned.rated.tenants[tenant]
         energy = kwh(use.held.joules) or Fraction(0)
@@ -256,6 +279,16 @@ def _steps(line: Line, reckoned: Reckoned, tenant: str) -> Iterable[str]:
         yield f"{entry.described()}, booked in {entry.period} about {entry.charge_period}"
         if entry.kind == "late_data":
             yield f"what is known now of {entry.charge_period} at the rates of then, less what was charged for it"
+
+
+def _converted(statement: Statement) -> Iterable[str]:
+    stamp = statement.exchange
+    if stamp is not None:
+        source = f" ({stamp.source})" if stamp.source else ""
+        yield (
+            f"the statement's {stamp.currency} {stamp.total} × {stamp.rate}{source} is {statement.currency}"
+            f" {statement.total}; lines are parts of it, and prices above are in {stamp.currency}"
+        )
 
 
 def _fee(part: LinePart) -> str:

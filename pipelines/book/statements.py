@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
 from exporter.errors import UsageError
@@ -57,7 +58,7 @@ def statement(config: Config, tenant: str, period: str) -> Found:
         tenant,
         label=period,
         entries=[e for e in reckoned.entries if e.tenant == tenant],
-        trend=trend(config, tenant, period),
+        trend=trends(config, period).get(tenant, []),
     )
     return Found(made)
 
@@ -79,15 +80,18 @@ def rendered(statement: Statement, format_: str) -> bytes:
     return to_pdf(statement)
 
 
-def trend(config: Config, tenant: str, before: str) -> list[Past]:
-    """Return the tenant's totals of the months before a month, the oldest first; none for other periods."""
+def trends(config: Config, before: str) -> dict[str, list[Past]]:
+    """Return each tenant's totals of the months before a month, the oldest first; none for other periods."""
     publication = current(config.ledger)
     if publication is None or len(before) != len("2026-10"):
-        return []
+        return {}
     with store.opened(config.ledger / FOLDER / publication.fleet, read_only=True) as connection:
         rows = connection.execute(
-            "SELECT period, allocated_gpu_hours, total FROM tenant_period"
-            " WHERE tenant = ? AND period < ? ORDER BY period DESC LIMIT ?",
-            [tenant, before, TREND_MONTHS],
+            """SELECT tenant, period, allocated_gpu_hours, total FROM tenant_period WHERE period < ?
+            QUALIFY row_number() OVER (PARTITION BY tenant ORDER BY period DESC) <= ? ORDER BY tenant, period""",
+            [before, TREND_MONTHS],
         ).fetchall()
-    return past_of(reversed(rows), config.currency)
+    found: dict[str, list[tuple[str, float, Decimal]]] = {}
+    for tenant, *row in rows:
+        found.setdefault(tenant, []).append((row[0], row[1], row[2]))
+    return {tenant: past_of(own, config.currency) for tenant, own in found.items()}

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from exporter.errors import GpuLedgerError
-from pipelines.book import chain, journal
-from pipelines.book.compose import make_statement
+from pipelines.book import chain, journal, proposals
+from pipelines.book.compose import StatementMaker
 from pipelines.book.reckoning import sums
 from pipelines.book.shelf import CHAIN, FOLDER, MANIFEST, ClosedBook
 from pipelines.config import Config
@@ -41,11 +41,14 @@ def verify(config: Config) -> Verdict:
     verdict.problems += problems
     verdict.entries = sum(len(line.get("entries", ())) for line in booked)
     verdict.head = lines[-1]["hash"] if lines else chain.START
+    proposed, problems = chain.examined(books / proposals.NAME)
+    verdict.problems += problems
     closed = [ClosedBook(books / str(line.get("period")), str(line.get("period")), line) for line in lines]
     heads = {chain.START, *(line["hash"] for line in booked)}
+    proposal_hashes = {None, *(line["hash"] for line in proposed)}
     for book in closed:
         verdict.periods.append(book.period)
-        faults = list(_files(book, heads))
+        faults = list(_files(book, heads, proposal_hashes))
         verdict.problems += faults
         if not faults:
             manifest = book.manifest
@@ -58,7 +61,7 @@ def verify(config: Config) -> Verdict:
     return verdict
 
 
-def _files(book: ClosedBook, journal_heads: set[str]) -> Iterator[str]:
+def _files(book: ClosedBook, journal_heads: set[str], proposal_hashes: set[str | None]) -> Iterator[str]:
     """Compare every file with the hash that the manifest, and the manifest with the one that the chain, holds of it."""
     path = book.folder / MANIFEST
     try:
@@ -72,6 +75,8 @@ def _files(book: ClosedBook, journal_heads: set[str]) -> Iterator[str]:
     manifest = json.loads(content)
     if manifest["journal"] not in journal_heads:
         yield f"{book.folder.parent / journal.NAME}: lacks what was booked when {book.period} was closed"
+    if manifest.get("proposal") not in proposal_hashes:
+        yield f"{book.folder.parent / proposals.NAME}: lacks the proposal that {book.period} was closed by"
     for name, wanted in manifest["files"].items():
         file = book.folder / name
         try:
@@ -101,12 +106,10 @@ def _worked_out_again(book: ClosedBook) -> Iterator[str]:
         if report.to_json() != kept.to_json():
             yield f"{book.folder / 'report.json'}: the usage gives other figures: {_difference(report, kept)}"
             return
+        maker = StatementMaker(rated, report, config)
         for tenant, number in book.numbers.items():
             statement = book.statement(tenant)
-            again = make_statement(
-                rated,
-                report,
-                config,
+            again = maker.of(
                 tenant,
                 label=book.period,
                 entries=[e for e in book.entries if e.tenant == tenant],
@@ -142,7 +145,7 @@ def _strays(books: Path, closed: set[str]) -> Iterator[str]:
     if not books.is_dir():
         return
     for path in sorted(books.iterdir()):
-        if path.name in closed or path.name in {CHAIN, journal.NAME}:
+        if path.name in closed or path.name in {CHAIN, journal.NAME, proposals.NAME}:
             continue
         if path.name.endswith(".draft"):
             yield f"{path}: a closing was interrupted; run `gpuledger close` again"

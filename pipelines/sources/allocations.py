@@ -19,7 +19,7 @@ from pipelines.sources.identity import split_uuid
 from pipelines.sources.tally import Tally
 from pipelines.tables import RECORD, Batch
 
-CLASSES: Final = ("reserved", "on_demand", "overflow", "spot", "down")
+CLASSES: Final = ("reserved", "on_demand", "overflow", "spot", "down", "repair")
 
 
 UNNAMED: Final = "unknown"  # the workload of a row that names neither a workload nor a tenant

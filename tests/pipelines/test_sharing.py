@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from pipelines.config import Overhead
+from pipelines.config_money import Driver
 from pipelines.periods import Period, parse_period
 from pipelines.sharing import UNATTRIBUTED, Keys, beyond_unused, overhead_amount
 
@@ -69,3 +70,33 @@ def test_unused_reservations_pay_for_idle_of_the_models_that_they_take() -> None
     left = beyond_unused(idle, [(Fraction(4), ["A"]), (Fraction(3), ["A", "B"]), (Fraction(9), ["C"])])
     assert left == {"A": 0, "B": 1, None: 1}
     assert idle["A"] == 5
+
+
+POOLS = Keys(
+    ["astro", "bio"],
+    {},
+    {"astro": Fraction(30), "bio": Fraction(10), UNATTRIBUTED: Fraction(10)},
+    {"astro": Fraction(1), "bio": Fraction(3)},
+)
+
+
+@pytest.mark.parametrize(
+    ("driver", "fixed", "parts"),
+    [
+        ("gpu_hours", {}, {"astro": "60.00", "bio": "20.00"}),
+        ("energy", {}, {"astro": "25.00", "bio": "75.00"}),
+        ("fixed", {"astro": "70", "bio": "20"}, {"astro": "70.00", "bio": "20.00"}),
+        ("fixed", {"chem": "100"}, {"chem": "100.00"}),
+    ],
+)
+def test_a_pool_goes_by_what_drives_it(driver: Driver, fixed: dict[str, str], parts: dict[str, str]) -> None:
+    shares = POOLS.share(Fraction(100), driver, "USD", {t: Decimal(p) for t, p in fixed.items()})
+    assert {t: str(amount) for t, amount in shares.items()} == parts
+
+
+def test_a_pool_costs_only_while_it_is_there() -> None:
+    overhead = Overhead.model_validate({"name": "x", "monthly": "310.00", "from": datetime(2026, 3, 22, tzinfo=UTC)})
+    utc = ZoneInfo("UTC")
+    assert [overhead_amount(overhead, parse_period(p, utc), utc) for p in ("2026-02", "2026-03", "2026-03-31")] == [
+        0, 100, 10,
+    ]  # fmt: skip

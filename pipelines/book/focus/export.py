@@ -12,8 +12,10 @@ from typing import Any, Final
 import polars as pl
 
 from exporter.errors import ConservationError, UsageError
+from pipelines.book.conversion import exchange_of
 from pipelines.book.focus.check import check
 from pipelines.book.focus.columns import DATASETS, VERSIONS, Column, columns
+from pipelines.book.focus.conversion import converted_total, in_own_currency
 from pipelines.book.focus.invoices import billing_period, invoice_detail
 from pipelines.book.focus.rows import Row, cost_and_usage, utc
 from pipelines.book.reckoning import Reckoned, Reckoning
@@ -21,6 +23,7 @@ from pipelines.config import Config
 from pipelines.money import plain
 from pipelines.periods import Period, parse_period
 from pipelines.publish import published_fleet
+from pipelines.report import TenantReport
 
 _TYPES: Final = {"decimal": pl.Decimal(38, 18), "time": pl.Datetime("us", "UTC")}
 
@@ -44,7 +47,7 @@ def export(config: Config, period: str, *, format_: str, version: str = "1.2", d
     wanted = columns(dataset, version)
     written = [{column.name: _text(row.get(column.name)) for column in wanted} for row in rows]
     header = [column.name for column in wanted]
-    totals = {t.tenant: Decimal(t.charges.total) for t in reckoned.report.tenants}
+    totals = {t.tenant: _owed(t, reckoned.config, span) for t in reckoned.report.tenants}
     problems = check(written, header, version=version, dataset=dataset, totals=totals)
     if problems:
         more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
@@ -54,8 +57,21 @@ def export(config: Config, period: str, *, format_: str, version: str = "1.2", d
 
 def rows_of(reckoned: Reckoned, period: Period, dataset: str) -> list[Row]:
     """Return the rows of a dataset."""
-    make = {"BillingPeriod": billing_period, "InvoiceDetail": invoice_detail}.get(dataset, cost_and_usage)
-    return make(reckoned, period)
+    if dataset != "CostAndUsage":
+        return {"BillingPeriod": billing_period, "InvoiceDetail": invoice_detail}[dataset](reckoned, period)
+    rows = cost_and_usage(reckoned, period)
+    for tenant in reckoned.report.tenants:
+        entry = exchange_of(reckoned.config, tenant.tenant, period.end)
+        if entry is not None:
+            own = [row for row in rows if row["BillingAccountId"] == tenant.tenant]
+            others = [row for row in rows if row["BillingAccountId"] != tenant.tenant]
+            rows = [*others, *in_own_currency(own, Decimal(tenant.charges.total), entry)]
+    return rows
+
+
+def _owed(tenant: TenantReport, config: Config, period: Period) -> Decimal:
+    entry, total = exchange_of(config, tenant.tenant, period.end), Decimal(tenant.charges.total)
+    return total if entry is None else converted_total(total, entry)
 
 
 def _csv(rows: Sequence[dict[str, str]], header: Sequence[str]) -> bytes:

@@ -7,9 +7,12 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Final
 
+from pipelines.book.compose import make_statement
+from pipelines.book.conversion import exchange_of
 from pipelines.book.focus.rows import Row
 from pipelines.book.reckoning import Reckoned
 from pipelines.periods import Period
+from pipelines.report import TenantReport
 
 _CATEGORY_OF: Final = {
     "usage": "Usage",
@@ -44,15 +47,18 @@ def invoice_detail(reckoned: Reckoned, period: Period) -> list[Row]:
     rows: list[Row] = []
     for tenant in reckoned.report.tenants:
         number = numbers.get(tenant.tenant, f"draft-{tenant.tenant}-{period.start:%Y%m%d}")
+        entry = exchange_of(reckoned.config, tenant.tenant, period.end)
+        currency = reckoned.config.currency if entry is None else entry.currency
+        amounts = _own_amounts(reckoned, tenant) if entry else _amounts(tenant)
         for charge, category in _CATEGORY_OF.items():
-            amount = Decimal(getattr(tenant.charges, charge))
+            amount = amounts.get(charge, Decimal(0))
             if not amount:
                 continue
             rows.append(
                 {
                     "BilledCost": amount,
                     "BillingAccountId": tenant.tenant,
-                    "BillingCurrency": reckoned.config.currency,
+                    "BillingCurrency": currency,
                     "BillingPeriodStart": period.start,
                     "BillingPeriodEnd": period.end,
                     "ChargeCategory": category,
@@ -65,11 +71,31 @@ def invoice_detail(reckoned: Reckoned, period: Period) -> list[Row]:
                     "InvoiceIssueDate": updated if reckoned.closed else None,
                     "InvoiceIssueStatus": "Issued" if reckoned.closed else "Open",
                     "InvoiceIssuerName": reckoned.config.closing.issuer or "GPULedger",
-                    "PaymentCurrency": reckoned.config.currency,
+                    "PaymentCurrency": currency,
                     "PaymentCurrencyBilledCost": amount,
                 }
             )
     return rows
+
+
+def _amounts(tenant: TenantReport) -> dict[str, Decimal]:
+    return {charge: Decimal(getattr(tenant.charges, charge)) for charge in _CATEGORY_OF}
+
+
+def _own_amounts(reckoned: Reckoned, tenant: TenantReport) -> dict[str, Decimal]:
+    """Return the lines of a statement in the tenant's own currency, summed by kind."""
+    made = make_statement(
+        reckoned.rated,
+        reckoned.report,
+        reckoned.config,
+        tenant.tenant,
+        label="",
+        entries=[e for e in reckoned.entries if e.tenant == tenant.tenant],
+    )
+    found: dict[str, Decimal] = {}
+    for line in made.lines:
+        found[line.kind] = found.get(line.kind, Decimal(0)) + Decimal(line.amount)
+    return found
 
 
 def _updated(reckoned: Reckoned) -> datetime:
