@@ -185,6 +185,8 @@ class DcgmBackend:
             serial=_text(found.identifiers.serial),
             mig=bool(instances),
             instances=described,
+            vbios=_text(found.identifiers.vbios),
+            inforom=_text(found.identifiers.inforomImageVersion),
         )
 
     def _watch(self, number: int, instances: list[tuple[int, str]]) -> _Card:

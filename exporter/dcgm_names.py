@@ -14,6 +14,7 @@ from exporter.errors import ConfigError
 from exporter.exposition import Family, labels
 from exporter.families import sole_owners
 from exporter.identity import Target
+from exporter.owners.claims import Owner
 from exporter.snapshot import CardState, Snapshot
 
 _MIB: Final = 1048576.0
@@ -31,7 +32,15 @@ _DEFAULT_FIELDS: Final = (
 )  # fmt: skip
 # A rate that dcgm-exporter declares a counter.
 _COUNTERS_BY_DECLARATION: Final = {"DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"}
-_LABEL_FIELDS: Final = ("DCGM_FI_DRIVER_VERSION", "DCGM_FI_DEV_SERIAL", "DCGM_FI_DEV_MINOR_NUMBER")
+_LABEL_FIELDS: Final = (
+    "DCGM_FI_DRIVER_VERSION", "DCGM_FI_DEV_SERIAL", "DCGM_FI_DEV_MINOR_NUMBER", "DCGM_FI_DEV_VBIOS_VERSION",
+    "DCGM_FI_DEV_INFOROM_IMAGE_VER",
+)  # fmt: skip
+# dcgm-exporter's own counts of XIDs, in its default window and since its start.
+_XID_COUNT: Final = "DCGM_EXP_XID_ERRORS_COUNT"
+_XID_TOTAL: Final = "DCGM_EXP_XID_ERRORS_TOTAL"
+_WINDOW_SECONDS: Final = 300
+_OWNER_LABELS: Final = ("namespace", "pod", "container", "pod_uid", "hpc_job")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +65,13 @@ class Counters:
     """What to expose under DCGM's names.
 
     Args:
+        xid_counts: those of dcgm-exporter's own counts of XIDs that are asked for, with their help.
         unknown: fields of a counters file that have no metric here; they are left out.
     """
 
     series: tuple[DcgmSeries, ...]
     label_fields: tuple[str, ...] = ("DCGM_FI_DRIVER_VERSION",)
+    xid_counts: Mapping[str, str] = field(default_factory=dict)
     unknown: tuple[str, ...] = field(default=())
 
 
@@ -77,6 +88,7 @@ def load_counters(path: Path) -> Counters:
         raise ConfigError(str(path), f"cannot be read ({error.strerror})") from error
     series: list[DcgmSeries] = []
     label_fields: list[str] = []
+    xid_counts: dict[str, str] = {}
     unknown: list[str] = []
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -84,16 +96,19 @@ def load_counters(path: Path) -> Counters:
         cells = [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True))]
         if len(cells) < 3 or cells[1] not in {"gauge", "counter", "label"}:
             raise ConfigError(f"{path}:{number}", "`FIELD, gauge|counter|label, help` was expected")
-        name, kind, text = cells[0], cells[1], ",".join(cells[2:])
+        name, kind, text = cells[0], cells[1], ", ".join(cells[2:])
         if kind == "label":
             (label_fields if name in _LABEL_FIELDS else unknown).append(name)
+            continue
+        if name in {_XID_COUNT, _XID_TOTAL}:
+            xid_counts[name] = text
             continue
         found = _series(name, kind, text)
         if found is None:
             unknown.append(name)
         else:
             series.append(found)
-    return Counters(tuple(series), tuple(label_fields), tuple(unknown))
+    return Counters(tuple(series), tuple(label_fields), xid_counts, tuple(unknown))
 
 
 def _series(name: str, kind: str | None, text: str) -> DcgmSeries | None:
@@ -103,6 +118,16 @@ def _series(name: str, kind: str | None, text: str) -> DcgmSeries | None:
     metric, scale, _ = resolved
     kind = kind or ("counter" if name in _COUNTERS_BY_DECLARATION else metric.kind)
     return DcgmSeries(name, kind, text or metric.help, metric, scale)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One card, or one instance of a split card, as dcgm-exporter shows it."""
+
+    uuid: str
+    instance: str | None
+    named: dict[str, str]
+    values: Mapping[str, float]
 
 
 class DcgmFamilies:
@@ -117,29 +142,33 @@ class DcgmFamilies:
     def build(self, snapshot: Snapshot) -> Iterator[Family]:
         """The families, those without samples included."""
         owners = sole_owners(snapshot.shares) if self._owner_labels else {}
-        rows: list[tuple[str, Mapping[str, float]]] = []
-        for card in snapshot.cards:
-            rows.extend(self._rows(snapshot, card, owners))
+        rows = [row for card in snapshot.cards for row in self._rows(snapshot, card, owners)]
+        texts = [labels(row.named) for row in rows]
         for series in self._counters.series:
             key = series.metric.key
-            samples = [(where, series.value(values[key])) for where, values in rows if key in values]
+            samples = [
+                (text, series.value(row.values[key]))
+                for text, row in zip(texts, rows, strict=True)
+                if key in row.values
+            ]
             yield Family(series.name, series.kind, series.help, samples)
+        for name, text in self._counters.xid_counts.items():
+            kind = "counter" if name == _XID_TOTAL else "gauge"
+            samples = [sample for row in rows for sample in _xid_samples(name, row, snapshot)]
+            yield Family(name, kind, text, samples)
 
-    def _rows(
-        self, snapshot: Snapshot, card: CardState, owners: Mapping[Target, Mapping[str, str]]
-    ) -> list[tuple[str, Mapping[str, float]]]:
+    def _rows(self, snapshot: Snapshot, card: CardState, owners: Mapping[Target, Owner]) -> Iterator[_Row]:
         device = card.device
         instances: Sequence[GpuInstance | None] = device.instances or (None,)
-        rows: list[tuple[str, Mapping[str, float]]] = []
         for instance in instances:
-            owner = owners.get(Target(device.uuid, instance.id if instance else ""), {})
+            owner = owners.get(Target(device.uuid, instance.id if instance else ""))
             values: Mapping[str, float] = card.values
             if instance is not None:
                 own = card.instance_values.get(instance.id, {})
                 # What an instance has of its own replaces the board's; the board's profile is not the instance's.
                 values = {key: value for key, value in card.values.items() if not _per_instance(key)} | dict(own)
-            rows.append((labels(self._labels(snapshot, device, instance) | dict(owner)), values))
-        return rows
+            named = self._labels(snapshot, device, instance) | (_owner_labels(owner) if owner else {})
+            yield _Row(device.uuid, instance.id if instance else None, named, values)
 
     def _labels(self, snapshot: Snapshot, device: Device, instance: GpuInstance | None) -> dict[str, str]:
         named = {
@@ -156,8 +185,32 @@ class DcgmFamilies:
             "DCGM_FI_DRIVER_VERSION": snapshot.driver_version,
             "DCGM_FI_DEV_SERIAL": device.serial,
             "DCGM_FI_DEV_MINOR_NUMBER": "" if device.minor is None else str(device.minor),
+            "DCGM_FI_DEV_VBIOS_VERSION": device.vbios,
+            "DCGM_FI_DEV_INFOROM_IMAGE_VER": device.inforom,
         }
         return named | {name: known[name] for name in self._counters.label_fields}
+
+
+def _owner_labels(owner: Owner) -> dict[str, str]:
+    """Those labels of an owner that dcgm-exporter has; it writes pod labels under their own names."""
+    known = owner.labels()
+    named = {name: known[name] for name in _OWNER_LABELS if name in known}
+    return {name.removeprefix("label_"): value for name, value in owner.pod_labels} | named
+
+
+def _xid_samples(name: str, row: _Row, snapshot: Snapshot) -> Iterator[tuple[str, float]]:
+    """One sample per code; without any, dcgm-exporter's count in its window is a bare 0."""
+    window = {"window_size_in_ms": str(_WINDOW_SECONDS * 1000)} if name == _XID_COUNT else {}
+    found = False
+    for (uuid, instance, code), tally in snapshot.xids.items():
+        if uuid != row.uuid or instance not in {None, row.instance}:
+            continue
+        count = tally.count_since(snapshot.at - _WINDOW_SECONDS) if window else tally.count
+        if count:
+            found = True
+            yield labels(row.named | window | {"xid": str(code)}), count
+    if window and not found:
+        yield labels(row.named | window), 0
 
 
 def _per_instance(key: str) -> bool:

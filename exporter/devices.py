@@ -59,6 +59,8 @@ class Device:
     serial: str = ""
     mig: bool = False
     instances: tuple[GpuInstance, ...] = ()
+    vbios: str = ""
+    inforom: str = ""
 
 
 @dataclass(frozen=True, slots=True)

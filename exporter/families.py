@@ -9,6 +9,7 @@ from exporter.catalog import BY_KEY, CATALOG, PREFIX
 from exporter.devices import Device, GpuInstance
 from exporter.exposition import Family, labels
 from exporter.identity import Target
+from exporter.owners.claims import Owner
 from exporter.owners.shares import Share, unowned
 from exporter.snapshot import CardState, Snapshot
 from exporter.xid import XidTally, xid_class
@@ -23,7 +24,7 @@ OWN_METRICS: Final[dict[str, tuple[str, str]]] = {
         "Cards that this node should have: --expect, else all seen or bound to the driver.",
     ),
     "devices_present": ("gauge", "Cards that the driver lists now."),
-    "device_info": ("gauge", "What a card is: PCI address, minor number, serial number; always 1."),
+    "device_info": ("gauge", "What a card is: PCI address, minor and serial number, firmware versions; always 1."),
     "device_up": ("gauge", "Whether the card answered in the last pass."),
     "device_state": ("gauge", "The card's state (up, lost, missing, stalled) as a label; always 1."),
     "capability": ("gauge", "Whether the card supports a group of metrics."),
@@ -63,7 +64,7 @@ class FamilyBuilder:
         yield from self._devices(snapshot, owners)
         yield from self._own(snapshot)
 
-    def _devices(self, snapshot: Snapshot, owners: Mapping[Target, Mapping[str, str]]) -> Iterator[Family]:
+    def _devices(self, snapshot: Snapshot, owners: Mapping[Target, Owner]) -> Iterator[Family]:
         rows: list[tuple[str, Mapping[str, float]]] = []
         for card in snapshot.cards:
             device = card.device
@@ -77,13 +78,11 @@ class FamilyBuilder:
             samples = [(where, values[key]) for where, values in rows if key in values]
             yield Family(metric.name, metric.kind, metric.help, samples)
 
-    def _labels(
-        self, node: str, device: Device, instance: GpuInstance | None, owner: Mapping[str, str] | None = None
-    ) -> str:
-        key = (device, instance, tuple(owner.items()) if owner else None)
+    def _labels(self, node: str, device: Device, instance: GpuInstance | None, owner: Owner | None = None) -> str:
+        key = (device, instance, owner)
         text = self._last.get(key)
         if text is None:
-            text = labels(device_labels(node, device, instance) | dict(owner or {}))
+            text = labels(device_labels(node, device, instance) | (owner.labels() if owner else {}))
         self._cache[key] = text
         return text
 
@@ -173,12 +172,12 @@ def device_labels(node: str, device: Device, instance: GpuInstance | None = None
     return named
 
 
-def sole_owners(shares: Sequence[Share]) -> dict[Target, dict[str, str]]:
-    """Labels of the owner of each target that has exactly one; a shared device's series stay bare."""
+def sole_owners(shares: Sequence[Share]) -> dict[Target, Owner]:
+    """The owner of each target that has exactly one; a shared device's series stay bare."""
     found: dict[Target, list[Share]] = {}
     for share in shares:
         found.setdefault(share.target, []).append(share)
-    return {target: held[0].owner.labels() for target, held in found.items() if len(held) == 1}
+    return {target: held[0].owner for target, held in found.items() if len(held) == 1}
 
 
 def targets(snapshot: Snapshot) -> list[Target]:
@@ -211,7 +210,10 @@ def _own(key: str, samples: list[tuple[str, float]]) -> Family:
 
 def _description(device: Device) -> dict[str, str]:
     minor = "" if device.minor is None else str(device.minor)
-    return {"pci_bus_id": device.pci_bus_id, "minor": minor, "serial": device.serial}
+    return {
+        "pci_bus_id": device.pci_bus_id, "minor": minor, "serial": device.serial, "vbios": device.vbios,
+        "inforom": device.inforom,
+    }  # fmt: skip
 
 
 def _share_labels(share: Share) -> dict[str, str]:

@@ -91,6 +91,8 @@ class NvmlBackend:
             serial=_or_none(lambda: _text(api.nvmlDeviceGetSerial(handle))) or "",
             mig=mig,
             instances=self._instances(handle) if mig else (),
+            vbios=_or_none(lambda: _text(api.nvmlDeviceGetVbiosVersion(handle))) or "",
+            inforom=_or_none(lambda: _text(api.nvmlDeviceGetInforomImageVersion(handle))) or "",
         )
 
     def _instances(self, handle: Any) -> tuple[GpuInstance, ...]:

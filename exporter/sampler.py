@@ -251,13 +251,14 @@ class Sampler:
             shares=shares,
             conflicts=conflicts,
             adapters=adapters,
-            xids=dict(self._xids.tallies),
+            xids=self._xids.tallies(),
             rejected=dict(self._rejections.counts),
             passes=self._passes,
             failed_passes=self._failed_passes,
             stalled=sum(worker.busy_since is not None for worker in self._workers()),
             pass_seconds=now - start,
             good=good,
+            at=self._wall_clock(),
             restart_needed=isinstance(self._discovery.error, BackendError) and self._discovery.error.restart,
         )
 
@@ -271,7 +272,7 @@ class Sampler:
         else:
             values, instance_values, capabilities = reading.values, reading.instance_values, reading.capabilities
         values = dict(values)
-        values["xid_last_code"] = float(self._xids.last_code.get(device.uuid, 0))
+        values["xid_last_code"] = float(self._xids.last_code(device.uuid))
         return CardState(device, state, sampled_at, values, instance_values, capabilities)
 
     def _complain(self, about: str, error: Exception) -> None:

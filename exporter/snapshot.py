@@ -44,7 +44,7 @@ class AdapterState:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The node after one pass."""
+    """The node after one pass; ``at`` is when it ended, in Unix seconds."""
 
     node: str
     backend: str
@@ -63,6 +63,7 @@ class Snapshot:
     pass_seconds: float = 0.0
     good: bool = False
     restart_needed: bool = False
+    at: float = 0.0
 
     @property
     def present(self) -> int:

@@ -5,8 +5,10 @@ Source: NVIDIA, "XID Errors" (GPU deployment and management documentation), colu
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from exporter.devices import XidEvent
@@ -18,6 +20,7 @@ _CLASSES: Final[dict[str, tuple[int, ...]]] = {
     "application": (13, 31, 32, 68, 69, 94),
     "informational": (43, 63, 92, 121, 154),
 }
+_MOST_RECENT: Final = 10_000
 _CLASS_OF: Final = {code: name for name, codes in _CLASSES.items() for code in codes}
 
 
@@ -32,19 +35,39 @@ class XidTally:
 
     count: int = 0
     last_time: float = 0.0
+    recent: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_RECENT))
+
+    def add(self, at: float) -> None:
+        """Count one more."""
+        self.count += 1
+        self.last_time = at
+        self.recent.append(at)
+
+    def count_since(self, at: float) -> int:
+        """How often it came after a time, of the last ten thousand times."""
+        return sum(time > at for time in self.recent)
 
 
 class XidCounters:
-    """Counts XIDs per device, instance and code since the exporter started."""
+    """Counts XIDs per device, instance and code since the exporter started; events come from threads of their own."""
 
     def __init__(self) -> None:
-        self.tallies: dict[tuple[str, str | None, int], XidTally] = {}
-        self.last_code: dict[str, int] = {}
+        self._tallies: dict[tuple[str, str | None, int], XidTally] = {}
+        self._last_code: dict[str, int] = {}
+        self._lock = threading.Lock()
 
     def record(self, events: Iterable[XidEvent], now: float) -> None:
         """Count events that arrived at ``now`` (Unix seconds)."""
-        for event in events:
-            tally = self.tallies.setdefault((event.uuid, event.instance, event.code), XidTally())
-            tally.count += 1
-            tally.last_time = now
-            self.last_code[event.uuid] = event.code
+        with self._lock:
+            for event in events:
+                self._tallies.setdefault((event.uuid, event.instance, event.code), XidTally()).add(now)
+                self._last_code[event.uuid] = event.code
+
+    def tallies(self) -> dict[tuple[str, str | None, int], XidTally]:
+        """The counts now, by UUID, instance and code; they don't change any more."""
+        with self._lock:
+            return {key: replace(tally, recent=tally.recent.copy()) for key, tally in self._tallies.items()}
+
+    def last_code(self, uuid: str) -> int:
+        """The code that came last on a card; 0: none."""
+        return self._last_code.get(uuid, 0)

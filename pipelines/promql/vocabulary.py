@@ -19,7 +19,7 @@ _HOLDER: Final = frozenset(
 _EXPORTED: Final = frozenset(f"exported_{name}" for name in (*_HOLDER, "job"))
 _OF_OWN_METRIC: Final = {
     "backend_info": {"backend", "driver_version"},
-    "device_info": {"pci_bus_id", "minor", "serial"},
+    "device_info": {"pci_bus_id", "minor", "serial", "vbios", "inforom"},
     "device_state": {"state"},
     "capability": {"capability"},
     "owner_conflicts": {"believed", "overruled"},

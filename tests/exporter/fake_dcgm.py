@@ -129,7 +129,7 @@ class Dcgm:
         return SimpleNamespace(
             identifiers=SimpleNamespace(
                 uuid=card.uuid.encode(), deviceName=card.model, pciBusId=card.pci_bus_id, serial=card.serial,
-                driverVersion=self.fleet.driver_version,
+                driverVersion=self.fleet.driver_version, vbios=b"96.00.61", inforomImageVersion="G520.0200",
             )
         )  # fmt: skip
 

@@ -126,6 +126,13 @@ int nvmlDeviceGetSerial(void *handle, char *text, unsigned size)
     return SUCCESS;
 }
 
+int nvmlDeviceGetVbiosVersion(void *handle, char *text, unsigned size)
+{
+    (void)handle;
+    snprintf(text, size, "96.00.61.00.01");
+    return SUCCESS;
+}
+
 /* Minor numbers run against the indices, as they do on some boards. */
 int nvmlDeviceGetMinorNumber(void *handle, unsigned *minor)
 {

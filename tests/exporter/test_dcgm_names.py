@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from exporter.dcgm_names import DcgmFamilies, default_counters, load_counters
+from exporter.devices import XidEvent
 from exporter.errors import ConfigError
 from exporter.exposition import Family
 from exporter.identity import Target
 from exporter.owners.claims import Owner
 from exporter.owners.shares import Share
 from exporter.snapshot import CardState, Snapshot
+from exporter.xid import XidCounters
 from tests.exporter.conftest import SHARED, MakeBackend, MakeSampler
 
 H100 = {"model": "NVIDIA H100 80GB HBM3", "load": 0.8}
@@ -100,11 +102,42 @@ def test_a_counters_file_chooses_names_kinds_help_and_labels(tmp_path: Path, sna
     families = [family for family in DcgmFamilies(counters).build(snapshot) if family.samples]
     assert [(family.name, family.kind, family.help) for family in families] == [
         ("DCGM_FI_DEV_GPU_TEMP", "gauge", "Temperature (in C)."),
-        ("DCGM_FI_DEV_BOARD_POWER_WATTS", "gauge", "Power,in watts."),
+        ("DCGM_FI_DEV_BOARD_POWER_WATTS", "gauge", "Power, in watts."),
         ("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "counter", "Retries."),
     ]
     assert 'DCGM_FI_DRIVER_VERSION="580.105.08"' in families[0].samples[0][0]
     assert "DCGM_FI_DEV_SERIAL=" in families[0].samples[0][0]
+
+
+def test_dcgm_exporters_own_counts_of_xids(tmp_path: Path, snapshot: Snapshot) -> None:
+    path = tmp_path / "counters.csv"
+    path.write_text("DCGM_EXP_XID_ERRORS_COUNT, gauge, In the window.\nDCGM_EXP_XID_ERRORS_TOTAL, counter, Ever.\n")
+    card, split = (state.device.uuid for state in snapshot.cards)
+    xids = XidCounters()
+    xids.record([XidEvent(card, 31), XidEvent(split, 13, "5")], 100.0)
+    xids.record([XidEvent(card, 31), XidEvent(card, 79)], 500.0)
+    seen = Snapshot("node1", "nvml", True, "580", snapshot.cards, 2, xids=xids.tallies(), at=600.0)
+    found = series(DcgmFamilies(load_counters(path)).build(seen))
+
+    def by_code(name: str) -> dict[tuple[str, str | None, str | None], float]:
+        return {(w["gpu"], w.get("GPU_I_ID"), w.get("xid")): value for w, value in found[name][1]}
+
+    assert by_code("DCGM_EXP_XID_ERRORS_TOTAL") == {("0", None, "31"): 2, ("0", None, "79"): 1, ("1", "5", "13"): 1}
+    assert by_code("DCGM_EXP_XID_ERRORS_COUNT") == {
+        ("0", None, "31"): 1, ("0", None, "79"): 1, ("1", "1", None): 0, ("1", "5", None): 0,
+    }  # fmt: skip
+    assert {labels["window_size_in_ms"] for labels, _ in found["DCGM_EXP_XID_ERRORS_COUNT"][1]} == {"300000"}
+    assert found["DCGM_EXP_XID_ERRORS_TOTAL"][0] == "counter"
+
+
+def test_only_dcgm_exporters_own_labels_of_an_owner(snapshot: Snapshot) -> None:
+    uuid = snapshot.cards[0].device.uuid
+    owner = Owner(job="8812", user="ada", account="vision", qos="normal", pod_labels=(("label_team", "a"),))
+    share = Share(Target(uuid), owner, 1, "slurm")  # type: ignore[arg-type]
+    held = Snapshot("node1", "nvml", True, "580", snapshot.cards, 2, [share])
+    labels = series(DcgmFamilies(default_counters(), owner_labels=True).build(held))["DCGM_FI_DEV_GPU_TEMP"][1][0][0]
+    assert (labels["hpc_job"], labels["team"]) == ("8812", "a")
+    assert not {"user", "account", "qos"} & labels.keys()
 
 
 def test_a_wrong_line_of_a_counters_file_is_named(tmp_path: Path) -> None:

@@ -27,13 +27,22 @@ def test_events_count_by_device_instance_and_code() -> None:
     counters = XidCounters()
     counters.record([XidEvent("GPU-1", 31), XidEvent("GPU-1", 31), XidEvent("GPU-1", 31, "7")], 100.0)
     counters.record([XidEvent("GPU-1", 79)], 160.0)
-    tallies = {key: (tally.count, tally.last_time) for key, tally in counters.tallies.items()}
+    tallies = {key: (tally.count, tally.last_time) for key, tally in counters.tallies().items()}
     assert tallies == {
         ("GPU-1", None, 31): (2, 100.0),
         ("GPU-1", "7", 31): (1, 100.0),
         ("GPU-1", None, 79): (1, 160.0),
     }
-    assert counters.last_code == {"GPU-1": 79}
+    assert [counters.last_code(uuid) for uuid in ("GPU-1", "GPU-2")] == [79, 0]
+
+
+def test_what_was_counted_before_stays_as_it_was() -> None:
+    counters = XidCounters()
+    counters.record([XidEvent("GPU-1", 31)], 100.0)
+    before = counters.tallies()["GPU-1", None, 31]
+    counters.record([XidEvent("GPU-1", 31)], 200.0)
+    assert (before.count, before.last_time, before.count_since(0)) == (1, 100.0, 1)
+    assert counters.tallies()["GPU-1", None, 31].count_since(150) == 1
 
 
 def test_xids_are_exposed_with_class_and_time(
