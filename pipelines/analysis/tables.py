@@ -9,37 +9,40 @@ import polars as pl
 PPB: Final = 1_000_000_000  # parts are whole billionths, so that money on them stays exact
 
 FEATURES: Final[dict[str, str]] = {
-    # Means over the time in which the workload was not idle, and over its devices.
+    # Means over the time outside idle episodes, and over the devices that had any.
     "engine": "share of time in which a kernel ran (GR_ENGINE_ACTIVE, else GPU_UTIL)",
     "sm": "SM activity",
     "tensor": "tensor pipe activity",
+    "tensor_part": "tensor pipe activity, of the SM activity",
     "dram": "device memory activity",
     "fp64": "FP64 pipe activity",
     "fp32": "FP32 pipe activity",
     "copy": "share of time in which device memory was read or written (MEM_COPY_UTIL)",
-    "pcie_receive": "bytes/s to the GPU over PCIe",
-    "pcie_transmit": "bytes/s from the GPU over PCIe",
+    "receive": "bytes/s to the GPU over PCIe",
+    "transmit": "bytes/s from the GPU over PCIe",
+    "pcie": "bytes/s over PCIe, the busier direction",
+    "pcie_both": "bytes/s over PCIe, the other direction",
     "nvlink": "bytes/s over NVLink, mean of both directions",
     "nvlink_part": "the same, of what the model's links can do",
     "power_part": "power, of the limit in force",
+    # Of the device where it is worst, over the time in which a kernel ran.
     "clock_part": "SM clock, of the highest",
+    "power_throttle": "share of time with a power cap or brake among the throttle reasons",
+    "thermal_throttle": "share of time with a thermal slowdown among them",
     "temperature_peak": "highest temperature, °C",
-    "throttled_power": "share of time with a power cap or brake among the throttle reasons",
-    "throttled_thermal": "share of time with a thermal slowdown among them",
     "memory_peak": "most memory used, of the card's",
-    "sm_peak": "99th percentile of the SM activity",
-    # Shapes over time, within the window.
-    "swing": "standard deviation of a device's activity over time",
-    "low": "share of time far below the device's usual activity",
-    "stalls": "stalls per hour: all devices stand still at once, for less than an idle episode",
+    "sm_peak": "highest SM activity over five minutes",
+    # Shapes over time.
+    "swing": "standard deviation of a device's SM activity over time",
+    "low": "share of time with an SM activity below 0.4 of the device's usual one",
+    "low_engine": "share of that time in which a kernel ran all the same: it waited inside a kernel",
+    "stalls": "how often all devices are low at once",
     "stalled": "share of time in those stalls",
-    "stall_write": "bytes/s from the GPU around the beginning of stalls",
-    "periodic": "highest autocorrelation of a device's activity, of any period seen at least three times",
+    "written": "share of their time in stalls that begin with a copy to the host",
     # Between the devices of one workload.
-    "together": "share of the devices' swing that is common to all: 1 in step, 1/n independent, less in turns",
-    "behind": "robust z of the device that differs most from its peers, its activity above theirs",
-    "gap": "activity of that device minus the median of the others",
-    "uneven": "standard deviation between the devices' means",
+    "together": "share of the devices' swing that is common to all: 1 in step, 1/n independent",
+    "behind": "robust z of the device that differs most from its peers",
+    "gap": "activity by which it differs from their median",
 }
 """Columns of WINDOW with what is known of a workload's hour; null is not measured, never 0."""
 
@@ -47,14 +50,13 @@ WINDOW: Final[dict[str, pl.DataType]] = {
     "cluster": pl.String(),
     "workload": pl.String(),
     "start": pl.Int64(),  # of the UTC hour
-    "devices": pl.Int64(),
-    "held_ms": pl.Int64(),  # device-ms
-    "observed_ms": pl.Int64(),
-    "idle_ms": pl.Int64(),  # of the observed: in idle episodes
-    "interval_ms": pl.Int64(),  # between samples
     "model": pl.String(),
+    "devices": pl.Int64(),  # with samples
+    "observed_ms": pl.Int64(),  # device-ms with samples
+    "idle_ms": pl.Int64(),  # of those: in idle episodes
+    "interval_ms": pl.Int64(),  # between samples, the longest of its devices
     **dict.fromkeys(FEATURES, pl.Float64()),
-    "cause": pl.String(),  # of the time outside idle episodes; "idle" where there is none; "unobserved"
+    "cause": pl.String(),  # of the time outside idle episodes; "idle" where there is none
     "confidence": pl.Float64(),  # 0–1
     "evidence": pl.String(),  # JSON: [{"feature", "value", "limit"}, …], what decided first
     "suspect": pl.String(),  # the device that its peers wait for, where the cause is straggler

@@ -93,7 +93,7 @@ def readings(trace: Trace, board: Board, times: Floats, interval: float, rng: np
     columns: dict[str, Floats] = {
         "engine_active_ratio": np.round(mean["engine"], 6),
         "gpu_util_ratio": np.round(last["engine"], 2),
-        "memory_copy_util_ratio": np.round(np.clip(last["dram"] * 1.1, 0.0, 1.0), 2),
+        "memory_copy_util_ratio": np.round((last["dram"] * 1.1).clip(0.0, 1.0), 2),
         "memory_used_bytes": np.asarray(np.rint(_memory(board, times) * card.memory_mib) * _MIB),
         "memory_total_bytes": np.full(len(times), card.memory_mib * _MIB),
         "power_watts": np.round(watts, 3),

@@ -19,7 +19,8 @@ FAMILIES: Final[tuple[Family, ...]] = (*STEADY, *WAITING, *LIGHT)
 
 INTERVALS: Final = (15.0, 30.0, 60.0)
 UNSEEN_INTERVALS: Final = (10.0, 30.0, 60.0)
-_LOST: Final = 0.01  # share of scrapes that fail, one by one
+_LOST: Final = 0.05  # the most scrapes of a job that fail, one by one
+_HOLES: Final = 0.2  # how often a job has a hole of some minutes in its samples
 
 
 @dataclass(frozen=True)
@@ -70,12 +71,14 @@ def _sampled(number: int, family: Family, setting: Setting, drawn: Drawn) -> Job
     rng, interval = setting.rng, setting.interval
     ranks = []
     offset = rng.uniform(0, interval)
+    lost = rng.uniform(0, _LOST)
+    hole = rng.uniform(0, setting.seconds), rng.uniform(300, 1500) * (rng.random() < _HOLES)
     for rank, (trace, board) in enumerate(drawn.ranks):
         # The cards of a node are scraped together, nodes at moments of their own.
         if rank % 8 == 0:
             offset = rng.uniform(0, interval)
         times = np.arange(interval + offset, setting.seconds, interval)
         read = readings(trace, board, times, interval, rng)
-        kept = rng.random(len(times)) >= _LOST
+        kept = (rng.random(len(times)) >= lost) & ((times < hole[0]) | (times >= sum(hole)))
         ranks.append((times[kept], {key: values[kept] for key, values in read.items()}))
     return Job(number, family.name, drawn.cause, family.unseen, setting.card.model, interval, setting.seconds, ranks)

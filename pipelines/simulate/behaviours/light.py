@@ -77,33 +77,33 @@ def _small_service(s: Setting) -> Drawn:
     work = Work(
         engine=1.0, sm=s.between(0.25, 0.6), tensor=s.between(0.02, 0.12), dram=s.between(0.15, 0.45), fp32=0.05
     )
-    trace = served(s.seconds, rate=s.between(0.15, 0.45) / service, service=service, work=work, rng=s.rng, day=0.3)
-    return _one(s, "overprovisioned", start_up(s).then(trace), 0.06, 0.38)
+    trace = served(s.seconds, rate=s.between(0.12, 0.6) / service, service=service, work=work, rng=s.rng, day=0.3)
+    return _one(s, "overprovisioned", start_up(s).then(trace), 0.06, 0.46)
 
 
 def _small_model(s: Setting) -> Drawn:
     """A model of a few million parameters on a card for billions."""
-    return _one(s, "overprovisioned", start_up(s).then(Trace.of([(s.seconds, small_kernels(s.rng))])), 0.04, 0.36)
+    return _one(s, "overprovisioned", start_up(s).then(Trace.of([(s.seconds, small_kernels(s.rng))])), 0.04, 0.46)
 
 
 def _actor(s: Setting) -> Drawn:
     """Reinforcement learning: the environment on the host, a small policy on the card, by turns of milliseconds."""
     work = Work(engine=1.0, sm=s.between(0.2, 0.5), tensor=s.between(0.0, 0.08), dram=s.between(0.05, 0.3), fp32=0.08)
     trace = served(s.seconds, rate=s.between(4, 9), service=s.between(0.02, 0.06), work=work, rng=s.rng)
-    return _one(s, "overprovisioned", start_up(s).then(trace), 0.03, 0.3, ranks=s.one_of(1, 1, 2))
+    return _one(s, "overprovisioned", start_up(s).then(trace), 0.03, 0.42, ranks=s.one_of(1, 1, 2))
 
 
 def _embedding_service(s: Setting) -> Drawn:
     service = s.spread(0.03, 0.2)
     work = Work(engine=1.0, sm=s.between(0.3, 0.65), tensor=s.between(0.05, 0.2), dram=s.between(0.2, 0.5), fp32=0.04)
     trace = served(s.seconds, rate=s.between(0.12, 0.35) / service, service=service, work=work, rng=s.rng, day=0.6)
-    return _one(s, "overprovisioned", start_up(s).then(trace), 0.08, 0.4)
+    return _one(s, "overprovisioned", start_up(s).then(trace), 0.08, 0.46)
 
 
 def _launches(s: Setting) -> Drawn:
     """Small kernels, and a card filled with data all the same."""
     trace = start_up(s).then(Trace.of([(s.seconds, small_kernels(s.rng))]))
-    return _one(s, UNKNOWN, trace, 0.6, 0.95)
+    return _one(s, UNKNOWN, trace, 0.56, 0.95)
 
 
 def _without_profiling(s: Setting) -> Drawn:

@@ -10,7 +10,7 @@ import numpy as np
 from pipelines.simulate.behaviours import boards
 from pipelines.simulate.behaviours.boards import Board, Slowing
 from pipelines.simulate.behaviours.drawing import UNSEEN_CARDS, Drawn, Family, Setting, batch_sized, even, on, started
-from pipelines.simulate.behaviours.loop import Loop, Saving
+from pipelines.simulate.behaviours.loop import Fetch, Loop, Saving
 from pipelines.simulate.behaviours.trace import Work
 from pipelines.simulate.behaviours.work import (
     beside,
@@ -22,9 +22,11 @@ from pipelines.simulate.behaviours.work import (
     waiting_in_collective,
 )
 
+_BESIDES: Final = 0.25  # how often a job has each small trouble beside its main one
+
 
 def busy_loop(s: Setting, work: Work, *, ranks: int | None = None, exposed: float = 0.07, slower: float = 1.0) -> Loop:
-    """A loop that is well fed: little is exposed beside its computing, as in any real job.
+    """A loop that is well fed: beside its computing little is exposed, but something always is, as in any real job.
 
     Args:
         exposed: the most of a step that communication takes where nothing hides it.
@@ -35,6 +37,10 @@ def busy_loop(s: Setting, work: Work, *, ranks: int | None = None, exposed: floa
     waiting = waiting_in_collective(s.rng)
     peak = s.card.nvlink_bytes_per_second
     moving = collective(waiting, (peak or 2e10) * s.between(0.3, 0.7), over_pcie=not peak)
+    often = s.rng.random(6) < _BESIDES  # what else is a little wrong
+    pace = even(ranks, 0.012, s.rng)
+    pace[int(s.rng.integers(ranks))] *= s.between(1.03, 1.07) if often[0] and ranks > 1 else 1.0
+    fetch = s.between(0.2, 4.0)
     return Loop(
         ranks=ranks,
         compute=step * slower,
@@ -43,15 +49,16 @@ def busy_loop(s: Setting, work: Work, *, ranks: int | None = None, exposed: floa
         moving=moving,
         update=streaming(s.rng),
         update_seconds=step * s.between(0.01, 0.04),
-        pace=even(ranks, 0.012, s.rng),
-        jitter=s.between(0.01, 0.05),
-        gap=step * s.between(0.0, 0.03),
+        pace=pace,
+        jitter=s.between(0.01, 0.08),
+        gap=step * (s.between(0.03, 0.08) if often[1] else s.between(0.0, 0.03)),
         gaps=np.ones(1),
-        copy_in=step * s.between(0.0, 0.01),
-        exchange=step * s.between(0.01, exposed) if ranks > 1 else 0.0,
-        hiccups=(s.between(900, 4000), s.between(1, 8)),
-        saving=Saving(s.between(1500, 4500), s.between(2, 12), s.between(3e9, 1.5e10), s.between(1, 15)),
-        validate=(s.between(1500, 5000), s.between(20, 90)) if s.rng.random() < 0.5 else None,
+        copy_in=step * (s.between(0.01, 0.06) if often[2] else s.between(0.0, 0.01)),
+        exchange=step * (s.between(exposed, 2 * exposed) if often[3] else s.between(0.01, exposed)) * (ranks > 1),
+        fetch=Fetch(fetch + step, fetch + step - step * s.between(0.02, 0.08), 0.1) if often[4] else None,
+        hiccups=(s.between(300, 1200), s.between(3, 12)) if often[5] else (s.between(900, 4000), s.between(1, 8)),
+        saving=Saving(s.between(1500, 4500), s.between(2, 12), s.between(3e9, 1.5e10), s.between(1, 30)),
+        validate=(s.between(1200, 5000), s.between(20, 120)) if s.rng.random() < 0.5 else None,
     )
 
 
@@ -81,7 +88,7 @@ def _generation(s: Setting) -> Drawn:
 
 
 def _embeddings(s: Setting) -> Drawn:
-    work = replace(streaming(s.rng), sm=s.between(0.4, 0.8), dram=s.between(0.58, 0.8))
+    work = replace(streaming(s.rng), sm=s.between(0.4, 0.8), dram=s.between(0.54, 0.8))
     return _job(s, "memory_bandwidth", work)
 
 
@@ -101,7 +108,7 @@ def _fp32_training(s: Setting) -> Drawn:
 
 
 def _recurrent(s: Setting) -> Drawn:
-    work = replace(full_precision(s.rng), sm=s.between(0.56, 0.75), fp32=s.between(0.25, 0.45))
+    work = replace(full_precision(s.rng), sm=s.between(0.54, 0.75), fp32=s.between(0.2, 0.45))
     return _job(s, "no_tensor_cores", work, ranks=s.one_of(1, 1, 2))
 
 
@@ -114,7 +121,7 @@ def _capped(s: Setting) -> Drawn:
     """A site's limit below what the card could draw."""
     work = mixed_precision(s.rng)
     demand = s.card.idle_watts + (s.card.limit_watts - s.card.idle_watts) * boards.dynamic_part(work)
-    limit = max(demand * s.between(0.45, 0.72), s.card.idle_watts * 2)
+    limit = max(demand * s.between(0.45, 0.76), s.card.idle_watts * 2)
     clock = boards.clock_within(s.card, work, limit)
     board = Board(s.card, batch_sized(s), (Slowing(0, s.seconds, clock, boards.POWER_CAP),), limit)
     loop = busy_loop(s, work, slower=1 / clock)
@@ -126,7 +133,7 @@ def _at_its_limit(s: Setting) -> Drawn:
     work = replace(
         mixed_precision(s.rng), sm=s.between(0.88, 0.97), tensor=s.between(0.6, 0.85), dram=s.between(0.4, 0.6)
     )
-    clock = min(boards.clock_within(s.card, work, s.card.limit_watts), 0.87)
+    clock = min(boards.clock_within(s.card, work, s.card.limit_watts), 0.88)
     board = Board(s.card, batch_sized(s), (Slowing(0, s.seconds, clock, boards.POWER_CAP),))
     loop = busy_loop(s, work, slower=1 / clock)
     return Drawn("power", on(started(s, loop.run(s.seconds, s.rng)), board, s.rng))

@@ -45,17 +45,17 @@ def _starved(s: Setting, cause: str, cycle: float, fed: tuple[float, float], jit
 
 def _shards(s: Setting) -> Drawn:
     """Shards that come more slowly than they are used up."""
-    return _starved(s, "input", s.seen(60, 420), (0.25, 0.7), 0.15, s.one_of(1, 1, 2, 4, 8))
+    return _starved(s, "input", s.seen(60, 420), (0.25, 0.8), 0.15, s.one_of(1, 1, 2, 4, 8))
 
 
 def _cold_epochs(s: Setting) -> Drawn:
     """Short epochs, each begun from a cold cache."""
-    return _starved(s, "input", s.seen(150, 600), (0.4, 0.72), 0.08, s.one_of(1, 2, 4))
+    return _starved(s, "input", s.seen(150, 600), (0.4, 0.8), 0.08, s.one_of(1, 2, 4))
 
 
 def _slow_augmentation(s: Setting) -> Drawn:
     """Too few loader workers: each step waits a little, faster than any sample shows."""
-    return _starved(s, UNKNOWN, s.spread(0.6, 5.0), (0.25, 0.6), 0.2, s.one_of(1, 2, 4))
+    return _starved(s, UNKNOWN, s.spread(0.6, 5.0), (0.25, 0.7), 0.2, s.one_of(1, 2, 4))
 
 
 def _object_store(s: Setting) -> Drawn:
@@ -72,7 +72,7 @@ def _decoding_on_the_host(s: Setting) -> Drawn:
 
 def _shuffled(s: Setting) -> Drawn:
     """A shuffle buffer that is refilled in one go, seldom."""
-    return _starved(s, "input", s.seen(240, 720), (0.35, 0.65), 0.25, s.one_of(1, 2, 8))
+    return _starved(s, "input", s.seen(240, 720), (0.35, 0.78), 0.25, s.one_of(1, 2, 8))
 
 
 def _copied(s: Setting, share: tuple[float, float], rates: tuple[float, float], *, back: float, ranks: int) -> Drawn:
@@ -84,7 +84,7 @@ def _copied(s: Setting, share: tuple[float, float], rates: tuple[float, float], 
 
 
 def _unpinned(s: Setting) -> Drawn:
-    return _copied(s, (0.5, 0.75), HOST_COPY_PAGEABLE, back=s.between(0.0, 0.3), ranks=s.one_of(1, 1, 2, 4))
+    return _copied(s, (0.42, 0.75), HOST_COPY_PAGEABLE, back=s.between(0.0, 0.3), ranks=s.one_of(1, 1, 2, 4))
 
 
 def _offloaded(s: Setting) -> Drawn:
@@ -109,7 +109,7 @@ def _streamed_weights(s: Setting) -> Drawn:
 
 def _written_back(s: Setting) -> Drawn:
     """Features of a whole data set, copied out as they are made."""
-    return _copied(s, (0.55, 0.75), HOST_COPY_PINNED, back=s.between(0.7, 0.95), ranks=s.one_of(1, 2))
+    return _copied(s, (0.45, 0.75), HOST_COPY_PINNED, back=s.between(0.7, 0.95), ranks=s.one_of(1, 2))
 
 
 def _exchanging(
@@ -129,26 +129,26 @@ def _exchanging(
 
 
 def _not_overlapped(s: Setting) -> Drawn:
-    return _exchanging(s, (0.4, 0.65), (0.35, 0.75), ranks=s.one_of(2, 4, 8))
+    return _exchanging(s, (0.33, 0.65), (0.35, 0.75), ranks=s.one_of(2, 4, 8))
 
 
 def _sharded(s: Setting) -> Drawn:
     """Parameters gathered for each layer of small batches."""
-    return _exchanging(s, (0.4, 0.6), (0.3, 0.6), ranks=s.one_of(4, 8))
+    return _exchanging(s, (0.33, 0.6), (0.3, 0.6), ranks=s.one_of(4, 8))
 
 
 def _between_nodes(s: Setting) -> Drawn:
     """All-reduce through the network cards, over PCIe both ways."""
-    return _exchanging(s, (0.42, 0.68), (8e9, 2.2e10), ranks=s.one_of(8, 16), over_pcie=True)
+    return _exchanging(s, (0.35, 0.68), (8e9, 2.2e10), ranks=s.one_of(8, 16), over_pcie=True)
 
 
 def _experts(s: Setting) -> Drawn:
     """All-to-all of a mixture of experts."""
-    return _exchanging(s, (0.4, 0.6), (0.22, 0.5), ranks=8)
+    return _exchanging(s, (0.33, 0.6), (0.22, 0.5), ranks=8)
 
 
 def _without_nvlink(s: Setting) -> Drawn:
-    return _exchanging(s, (0.45, 0.7), (6e9, 1.6e10), ranks=s.one_of(2, 4, 8), over_pcie=True)
+    return _exchanging(s, (0.35, 0.7), (6e9, 1.6e10), ranks=s.one_of(2, 4, 8), over_pcie=True)
 
 
 def _slow_rank(s: Setting, *, pace: float, clock: float, ranks: int) -> Drawn:
@@ -165,7 +165,7 @@ def _slow_rank(s: Setting, *, pace: float, clock: float, ranks: int) -> Drawn:
 
 def _slow_card(s: Setting) -> Drawn:
     """Somebody left one card's clock locked low."""
-    pace = s.between(1.3, 1.9)
+    pace = s.between(1.2, 1.9)
     return _slow_rank(s, pace=pace, clock=1 / pace, ranks=s.one_of(4, 8))
 
 
@@ -176,17 +176,17 @@ def _slow_host(s: Setting) -> Drawn:
     gaps = np.ones(ranks)
     slow = int(s.rng.integers(ranks))
     gap = loop.compute * 0.04
-    gaps[slow] = loop.compute * s.between(0.45, 0.9) / gap
+    gaps[slow] = loop.compute * s.between(0.3, 0.9) / gap
     return _job(s, "straggler", replace(loop, gap=gap, gaps=gaps))
 
 
 def _uneven_shards(s: Setting) -> Drawn:
     """One rank gets the long sequences."""
-    return _slow_rank(s, pace=s.between(1.35, 1.8), clock=1.0, ranks=s.one_of(4, 8, 16))
+    return _slow_rank(s, pace=s.between(1.22, 1.8), clock=1.0, ranks=s.one_of(4, 8, 16))
 
 
 def _bubbles(s: Setting, cause: str, step: float, *, stages: int, replicas: int, schedule: str) -> Drawn:
-    micro = round(stages * s.between(0.8, 1.6))
+    micro = round(stages * s.between(0.8, 2.1))
     forward = step / (micro + stages - 1) / 3
     waiting = waiting_in_collective(s.rng)
     waiting = replace(waiting, sm=waiting.sm * 0.3)  # a receive takes a channel or two
@@ -236,17 +236,17 @@ def _saving(s: Setting, *, every: tuple[float, float], write: tuple[float, float
 
 
 def _synchronous(s: Setting) -> Drawn:
-    return _saving(s, every=(500, 1200), write=(70, 200), rate=s.between(4e9, 1.5e10), ranks=s.one_of(1, 2, 4, 8))
+    return _saving(s, every=(600, 1500), write=(60, 200), rate=s.between(4e9, 1.5e10), ranks=s.one_of(1, 2, 4, 8))
 
 
 def _slow_share(s: Setting) -> Drawn:
     """A network file system that takes minutes."""
-    return _saving(s, every=(1100, 1700), write=(200, 420), rate=s.between(2e9, 8e9), ranks=s.one_of(2, 4, 8))
+    return _saving(s, every=(1200, 2400), write=(150, 420), rate=s.between(2e9, 8e9), ranks=s.one_of(2, 4, 8))
 
 
 def _anxious(s: Setting) -> Drawn:
     """Every few minutes, for fear of preemption."""
-    return _saving(s, every=(280, 500), write=(45, 100), rate=s.between(5e9, 2e10), ranks=s.one_of(1, 4, 8))
+    return _saving(s, every=(280, 700), write=(40, 100), rate=s.between(5e9, 2e10), ranks=s.one_of(1, 4, 8))
 
 
 WAITING: Final = (

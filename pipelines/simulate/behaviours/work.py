@@ -26,7 +26,7 @@ def mixed_precision(rng: np.random.Generator) -> Work:
     tensor = drawn(TENSOR_ACTIVE["kalos"], rng, 0.62, 0.99)
     return Work(
         engine=0.99,
-        sm=max(drawn(SM_ACTIVE["kalos"], rng, u, u), tensor * 1.3, 0.66),
+        sm=max(drawn(SM_ACTIVE["kalos"], rng, u, u), tensor * 1.3, 0.64),
         tensor=tensor,
         dram=rng.uniform(0.2, 0.42),
         fp32=rng.uniform(0.04, 0.12),
@@ -65,7 +65,7 @@ def streaming(rng: np.random.Generator, *, tensor: float = 0.0) -> Work:
 def small_kernels(rng: np.random.Generator) -> Work:
     """Kernels too small to fill the card, with gaps in between while the host launches the next."""
     engine = rng.uniform(0.35, 0.8)
-    sm = engine * rng.uniform(0.15, 0.38)
+    sm = engine * rng.uniform(0.15, 0.45)
     return Work(engine=engine, sm=sm, tensor=sm * rng.uniform(0.0, 0.12), dram=engine * rng.uniform(0.05, 0.22),
                 fp32=sm * 0.2)  # fmt: skip
 
