@@ -12,9 +12,12 @@ import difflib
 import importlib
 import logging
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NoReturn, Protocol, cast
 
 from exporter.errors import GpuLedgerError
@@ -114,10 +117,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status (0 done, 1 the work failed, 2 bad usage or configuration)."""
     argv = list(sys.argv[1:] if argv is None else argv)
     try:
-        status = _dispatch(argv)
-        sys.stdout.flush()
+        with _stoppable():
+            return _run(argv)
     except SystemExit as exit_request:  # argparse's way out of --help and of bad usage
         return exit_request.code if isinstance(exit_request.code, int) else 2
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Let SIGTERM end a command as an exception does, so that what is temporary goes; daemons set their own way."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop(number: int, _frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def _run(argv: list[str]) -> int:
+    try:
+        status = _dispatch(argv)
+        sys.stdout.flush()
     except GpuLedgerError as error:
         return _fail(str(error), error.exit_status)
     except KeyboardInterrupt:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from exporter.errors import WorkError
+from gpuledger.tables import counted
 
 Build = Callable[[Path], Sequence[Path]]
 
@@ -56,7 +57,7 @@ def report_faults(faults: Sequence[object]) -> None:
     for fault in faults:
         print(fault)
     if faults:
-        raise WorkError(f"{len(faults)} fault{'' if len(faults) == 1 else 's'} found; mend what is listed")
+        raise WorkError(f"{counted(len(faults), 'fault')} found; mend what is listed")
 
 
 def promtool_check(rules: Sequence[Path]) -> None:

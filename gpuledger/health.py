@@ -63,6 +63,7 @@ def examine(config_path: Path, *, now: datetime) -> Iterator[Outcome]:
     for source in config.sources:
         yield check_source(source)
     yield check_folder(config.ledger)
+    yield from check_ledger(config.ledger)
     yield check_freshness(config, now=now)
 
 
@@ -136,6 +137,33 @@ def check_folder(folder: Path) -> Outcome:
     if free < MINIMUM_FREE_BYTES:
         return Outcome("wrong", "ledger", f"{free >> 20} MiB free at {existing}", "make room: 1 GiB at least")
     return Outcome("ok", "ledger", f"{folder}, {free >> 30} GiB free")
+
+
+def check_ledger(folder: Path) -> Iterator[Outcome]:
+    """Whether the ledger and what is published of it can be opened."""
+    import duckdb
+
+    from exporter.errors import LedgerBusy, LedgerError
+    from pipelines import store
+    from pipelines.ledger import LEDGER_NAME
+    from pipelines.publish import published_fleet
+
+    if not (folder / LEDGER_NAME).exists():
+        return
+    try:
+        with store.opened(folder / LEDGER_NAME, read_only=True) as connection:
+            imports = connection.execute("SELECT count(*) FROM imported").fetchall()[0][0]
+        yield Outcome("ok", "ledger file", f"{imports:,} imports")
+    except LedgerBusy as error:
+        yield Outcome("ok", "ledger file", f"{error}")
+    except (LedgerError, duckdb.CatalogException) as error:
+        found = error if isinstance(error, LedgerError) else f"{folder / LEDGER_NAME}: is no ledger of this program"
+        yield Outcome("wrong", "ledger file", f"{found}", "restore it from a backup, or import its sources again")
+    try:
+        published_fleet(folder)
+        yield Outcome("ok", "published", "can be read")
+    except LedgerError as error:
+        yield Outcome("wrong", "published", f"{error}")
 
 
 def check_freshness(config: Config, *, now: datetime) -> Outcome:

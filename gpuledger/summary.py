@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from gpuledger.tables import align, shorten, spread
+from gpuledger.tables import align, counted, shorten, spread
 from pipelines.money import format_money
 
 Json = Mapping[str, Any]
@@ -67,7 +67,7 @@ def _hours(report: Json) -> list[str]:
         for place, text, part in zip(places, shown, parts, strict=True)
     ]
     count = fleet["devices"]
-    rows += [[], [f"  capacity of {count} device{'' if count == 1 else 's'}", total, _share(capacity, capacity)]]
+    rows += [[], [f"  capacity of {counted(count, 'device')}", total, _share(capacity, capacity)]]
     return align(rows)
 
 

@@ -36,6 +36,11 @@ def spread(parts: Sequence[float], *, places: int = 1, fixed: Collection[int] = 
     return [f"{part:,}" for part in shown], f"{total:,}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return "1 fault", "2 faults"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def align(rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,), gap: int = 2) -> list[str]:
     """Rows as lines of equal columns; columns not in ``left`` are flush right. An empty row is a rule."""
     columns = max(len(row) for row in rows)

@@ -20,6 +20,9 @@ from pipelines.config_yaml import Number
 
 _DECIMAL: Final = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _TENANT_ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
+UNATTRIBUTED: Final = "unattributed"
+"""Who pays where no tenant does; no tenant's id."""
+_DIGITS: Final = 15
 _WHOLE: Final = re.compile(r"\d{1,9}", re.ASCII)
 UTC_ZONE: Final = ZoneInfo("UTC")
 
@@ -38,6 +41,8 @@ def fault(what: str, mend: str, key: str = "") -> PydanticCustomError:
 def _tenant_id(value: Any) -> str:
     if not isinstance(value, str) or _TENANT_ID.fullmatch(value) is None:
         raise fault(f"{_shown(value)} is no tenant id", "use 1 to 63 of a-z, 0-9 and -, the first of them no hyphen")
+    if value == UNATTRIBUTED:
+        raise fault(f"{value} is what no tenant's selector matches", "give the tenant another id")
     return str(value)
 
 
@@ -52,6 +57,10 @@ def _amount(value: Any) -> Decimal:
         raise fault(f"{_shown(value)} is negative", 'write an amount of "0" or more')
     if _DECIMAL.fullmatch(text) is None:
         raise fault(f"{_shown(value)} is no amount", 'write a quoted decimal such as "2.50"')
+    whole, _, fraction = text.partition(".")
+    if len(whole.lstrip("0")) > _DIGITS or len(fraction) > _DIGITS:
+        mend = f"write at most {_DIGITS} before the point and {_DIGITS} after it"
+        raise fault(f"an amount of {len(text)} digits", mend)
     return Decimal(text)
 
 

@@ -81,6 +81,8 @@ for _tag, (_pattern, _first) in _CORE_SCHEMA.items():
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern, re.ASCII), _first)
 
 _MERGE: Final = "<<"
+_MOST_REPEATED: Final = 10_000
+"""Values that aliases may repeat: aliases of aliases are how a small file fills all memory."""
 
 
 class _Reading:
@@ -90,11 +92,19 @@ class _Reading:
         self.path = path
         self.lines: dict[Location, int] = {}
         self._open: set[int] = set()
+        self._seen: set[int] = set()
+        self._repeated = 0
 
     def value(self, node: yaml.Node, at: Location) -> Any:
         self.lines.setdefault(at, node.start_mark.line + 1)
         if id(node) in self._open:
             raise self._error(node, at, "an alias holds itself", "write the value out")
+        if id(node) in self._seen:
+            self._repeated += 1
+            if self._repeated > _MOST_REPEATED:
+                what = f"aliases repeat more than {_MOST_REPEATED:,} values"
+                raise self._error(node, at, what, "write the values out, without aliases of aliases")
+        self._seen.add(id(node))
         self._open.add(id(node))
         try:
             if isinstance(node, yaml.MappingNode):

@@ -58,7 +58,8 @@ def merge_findings(findings: Iterable[Finding]) -> list[Finding]:
         if finding.count:
             grouped.setdefault(finding.code, []).append(finding)
     return [
-        Finding(code, sum(f.count for f in group), "; ".join(_some(_details(group)))) for code, group in sorted(grouped.items())
+        Finding(code, sum(f.count for f in group), "; ".join(_some(_details(group))))
+        for code, group in sorted(grouped.items())
     ]
 
 

@@ -16,6 +16,7 @@ from exporter.errors import SourceError
 from pipelines.config import Config, Source
 from pipelines.ledger import Import, Ledger
 from pipelines.sources import read
+from pipelines.tables import Batch
 
 STORED_LATE: Final = timedelta(minutes=10)
 """How far back a live source is asked again: a scrape is stamped when it starts and stored when it has ended, up to
@@ -32,10 +33,10 @@ class Ingested:
     records: int = 0
     findings: dict[str, int] = field(default_factory=dict)
 
-    def count(self, entry: Import) -> None:
-        """Count one import."""
+    def count(self, entry: Import, samples: int) -> None:
+        """Count one import, which had so many samples."""
         self.sources += 1
-        self.samples += entry.batch.samples.height
+        self.samples += samples
         self.records += entry.batch.records.height + entry.batch.inventory.height
         for finding in entry.batch.findings:
             self.findings[finding.code] = self.findings.get(finding.code, 0) + finding.count
@@ -63,6 +64,7 @@ def ingest(
     for source in sources:
         try:
             entry, until = _new(ledger, source, config, configured=configured, now=now)
+            samples = ledger.add(entry, now, until=until) if entry is not None else 0
         except SourceError as error:
             if failed is None:
                 raise
@@ -71,8 +73,7 @@ def ingest(
         if entry is None:
             done.unchanged += 1
             continue
-        ledger.add(entry, now, until=until)
-        done.count(entry)
+        done.count(entry, samples)
     return done
 
 
@@ -86,7 +87,19 @@ def _new(
     known = ledger.is_newest(import_id, source.kind, source.written) if configured else ledger.knows(import_id)
     if known:
         return None, None
-    return Import(import_id, source.kind, source.written, configured, read(source, config)), None
+    batch = read(source, config)
+    if not configured:
+        _refuse_another_kind(source, batch)
+    return Import(import_id, source.kind, source.written, configured, batch), None
+
+
+def _refuse_another_kind(source: Source, batch: Batch) -> None:
+    """Refuse a file of which no line can be read as what it was said to be: nobody would look at its findings."""
+    bad = [f for f in batch.findings if f.code == "bad_line"]
+    empty = batch.samples.is_empty() and not batch.more and batch.records.is_empty() and batch.inventory.is_empty()
+    if empty and bad:
+        kind = source.kind.replace("_", "-")
+        raise SourceError(bad[0].detail, f"nothing of it can be read as {kind}", "import it as what it is")
 
 
 def _live(ledger: Ledger, source: Source, config: Config, now: datetime) -> Import | None:

@@ -104,7 +104,19 @@ def read(folder: Path, paths: Sequence[str]) -> Iterator[pl.DataFrame]:
                 how="diagonal",
             )
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise LedgerError(f"{folder}: a part of the lake is damaged: {str(error).splitlines()[0]}") from None
+        damaged = next((file for file in files if not _is_whole(file)), folder)
+        raise LedgerError(
+            f"{damaged}: is a damaged part of the lake: {str(error).splitlines()[0]};"
+            " restore it from a backup, or delete it and import its source again"
+        ) from None
+
+
+def _is_whole(file: Path) -> bool:
+    try:
+        pl.read_parquet(file, hive_partitioning=False)
+    except (OSError, pl.exceptions.PolarsError):
+        return False
+    return True
 
 
 def _groups(cards: pl.DataFrame) -> Iterator[pl.DataFrame]:

@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 import duckdb
 import polars as pl
 
+from exporter.errors import LedgerError
 from pipelines import lake, store
 from pipelines.findings import FINDING, dated, finding_table, findings_of
 from pipelines.intervals import Interval
@@ -22,6 +24,8 @@ from pipelines.tables import ACCOUNTING, INVENTORY, RECORD, Batch, Finding
 
 LEDGER_NAME: Final = "ledger.duckdb"
 LAKE_NAME: Final = "lake"
+STAGES: Final = 2
+"""Counted up when the stages' tables change, so that an upgraded program makes them anew."""
 _ACTIVE_IMPORTS: Final = """
 -- grain: import whose rows count; a newer file of a configured list of what is replaces the older one
 SELECT id FROM imported AS i
@@ -115,14 +119,21 @@ class Ledger:
         ours = pl.concat([samples, theirs.clear()], how="diagonal").select(theirs.columns)
         return ours.join(theirs, on=ours.columns, how="anti", nulls_equal=True)
 
-    def add(self, entry: Import, at: datetime, *, until: datetime | None = None) -> None:
+    def add(self, entry: Import, at: datetime, *, until: datetime | None = None) -> int:
         """Take in what a source yielded, whole or not at all.
 
         Args:
             at: now.
             until: watermark of a live source, set in the same transaction.
+
+        Returns:
+            how many samples that was.
+
+        Raises:
+            SourceError: what is left of a large source can't be read.
         """
-        parts = lake.write(self.folder / LAKE_NAME, entry.batch.samples) if entry.batch.samples.height else []
+        tables = (t for t in chain([entry.batch.samples], entry.batch.more) if t.height)
+        parts = [part for table in tables for part in lake.write(self.folder / LAKE_NAME, table)]
         con = self._connection
         with store.transaction(con):
             for table in ("imported", "lake_part", "import_finding", "record", "accounting", "inventory"):
@@ -143,6 +154,7 @@ class Ledger:
             if until is not None:
                 con.execute("DELETE FROM watermark WHERE source = ?", [entry.source])
                 con.execute("INSERT INTO watermark VALUES (?, ?)", [entry.source, until])
+        return sum(part.rows for part in parts)
 
     def _insert(self, table: str, rows: pl.DataFrame, import_id: str) -> None:
         if rows.height:
@@ -215,10 +227,10 @@ class Ledger:
             return None
         return found[0] if found else None
 
-    def state(self) -> str:
-        """Return a name of all that is imported and counts."""
+    def basis(self, config_hash: str) -> str:
+        """Return a name of what the stages are made from: the imports that count, a configuration, this program."""
         rows = self._connection.execute(f"{_ACTIVE_IMPORTS} ORDER BY id").fetchall()
-        return ",".join(row[0] for row in rows)
+        return f"{STAGES}:{config_hash}:{','.join(row[0] for row in rows)}"
 
     def metered(self) -> Metered | None:
         """Return the stages as last stored."""
@@ -243,6 +255,8 @@ def read_metered(connection: duckdb.DuckDBPyConnection) -> Metered | None:
 
 def _typed(connection: duckdb.DuckDBPyConnection, table: str, schema: dict[str, pl.DataType]) -> pl.DataFrame:
     rows: pl.DataFrame = connection.sql(f"SELECT * FROM {table}").pl()  # noqa: S608
+    if not {*schema} <= {*rows.columns}:
+        raise LedgerError("the ledger was written by an older release; run `gpuledger run --once` to make it anew")
     return rows.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
 
 

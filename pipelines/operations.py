@@ -159,7 +159,7 @@ def report_on(metered: Metered, config: Config, within: Interval, *, as_of: date
 
 
 def _finish(ledger: Ledger, config: Config, done: Ingested, now: datetime) -> RunResult:
-    made_from = f"{config.config_hash}:{ledger.state()}"
+    made_from = ledger.basis(config.config_hash)
     published = last_published(config.ledger)
     if published is not None and published.made_from == made_from:
         return RunResult(done, rebuilt=False, publication=None)
@@ -170,7 +170,7 @@ def _finish(ledger: Ledger, config: Config, done: Ingested, now: datetime) -> Ru
 def _meter(ledger: Ledger, config: Config, window: Interval | None, now: datetime) -> Metered:
     metered = meter(ledger.inputs(), config, window=window)
     findings = [*ledger.findings(), *metered.findings]
-    made_from = f"{config.config_hash}:{ledger.state()}"
+    made_from = ledger.basis(config.config_hash)
     ledger.store_metered(metered, made_from=made_from, at=now, findings=findings)
     stored = ledger.metered()
     if stored is None:

@@ -129,7 +129,7 @@ RATE: Final[dict[str, pl.DataType]] = {
     "model": pl.String(),  # glob
     "start": pl.Datetime("ms", "UTC"),  # null: since ever
     "end": pl.Datetime("ms", "UTC"),  # null: until further notice
-    **{name: pl.Decimal(18, 6) for name in ("on_demand", "reserved", "overflow", "spot")},
+    **{name: pl.Decimal(38, 18) for name in ("on_demand", "reserved", "overflow", "spot")},
 }
 """grain: entry of the rate card, in file order; the first that matches counts. Per GPU-hour; null: as on demand."""
 

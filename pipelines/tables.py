@@ -6,6 +6,7 @@ Text that is unknown is null, never "".
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -128,4 +129,6 @@ class Batch:
     accounting: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ACCOUNTING))
     inventory: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=INVENTORY))
     findings: list[Finding] = field(default_factory=list)
+    more: Iterable[pl.DataFrame] = ()
+    """Samples beyond `samples`, in tables of whole UTC days that are read as they are asked for, once."""
     facts: dict[str, pl.DataFrame] = field(default_factory=dict)  # tables of `pipelines.facts`, those that it has

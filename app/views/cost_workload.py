@@ -53,7 +53,7 @@ def show(scope: Scope, workload: str) -> None:
             "class": pl.String,
             "reservation": pl.String,
             "gpu_hours": pl.Float64,
-            "rate": pl.Decimal(18, 6),
+            "rate": pl.Decimal(38, 18),
             "amount": pl.Decimal(38, 4),
         },
         orient="row",

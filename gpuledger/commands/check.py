@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from gpuledger import options
+from gpuledger.tables import counted
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -13,7 +15,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Load the configuration; say what it holds. A wrong one is one line and exit status 2."""
+    """Load the configuration; say what it holds. A wrong one is one line and exit status 2.
+
+    A source that isn't there yet is a note: who writes it may come later.
+    """
     config = options.load_config(arguments)
     counts = [
         (len(config.sources), "source"),
@@ -21,6 +26,9 @@ def run(arguments: argparse.Namespace) -> int:
         (len(config.rates), "rate"),
         (len(config.reservations), "reservation"),
     ]
-    holds = ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in counts)
+    holds = ", ".join(counted(count, noun) for count, noun in counts)
     print(f"{options.config_path(arguments)}: right: {holds}; {config.currency}, {config.timezone}")
+    for source in config.sources:
+        if source.kind != "prometheus" and not (set("*?[") & set(source.path.name) or source.path.exists()):
+            print(f"gpuledger: note: {source.written}: no such file yet ({source.path})", file=sys.stderr)
     return 0

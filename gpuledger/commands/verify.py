@@ -8,6 +8,7 @@ import sys
 from dataclasses import asdict
 
 from gpuledger import options
+from gpuledger.tables import counted
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +29,11 @@ def run(arguments: argparse.Namespace) -> int:
             print("no period is closed yet")
         else:
             span = f"{verdict.periods[0]} to {verdict.periods[-1]}"
+            things = ((verdict.statements, "statement"), (verdict.files, "file"), (verdict.entries, "booked line"))
+            things = ((verdict.statements, "statement"), (verdict.files, "file"), (verdict.entries, "booked line"))
             print(
-                f"{len(verdict.periods)} closed periods ({span}), {verdict.statements} statements,"
-                f" {verdict.files} files and {verdict.entries} entries are as they were; chain {verdict.head[:16]}"
+                f"{counted(len(verdict.periods), 'closed period')} ({span})"
+                f" with {', '.join(counted(*thing) for thing in things)}: as closed; chain {verdict.head[:16]}"
             )
     for problem in verdict.problems:
         print(f"gpuledger: {problem}", file=sys.stderr)

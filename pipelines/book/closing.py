@@ -91,7 +91,7 @@ def up_to_date(ledger: Ledger, config: Config) -> Metered:
         LedgerError: they weren't made from this configuration and what is imported.
     """
     metered = ledger.metered()
-    if metered is None or ledger.made_from() != f"{config.config_hash}:{ledger.state()}":
+    if metered is None or ledger.made_from() != ledger.basis(config.config_hash):
         raise LedgerError(
             f"{config.ledger}: isn't made from {config.path.name} as it is now; run `gpuledger run --once` first"
         )

@@ -93,7 +93,7 @@ def _span(start: str, end: str, zone: ZoneInfo) -> tuple[datetime, datetime | No
     if ends is not None and ends >= LATEST:
         ends = None
     if not EARLIEST <= begins < LATEST:
-        raise BadRowError("row whose start is before 1970 or after 2099")
+        raise BadRowError("row whose start is before 2000 or after 2099")
     if ends is not None and ends < begins:
         # In an hour that the clock repeats, an end before the start is the second of its name.
         ends = _second_of_its_name(end, zone)

@@ -8,6 +8,7 @@ from typing import Final
 
 from exporter.errors import SourceError
 from pipelines.sources.files import line_blocks, open_source
+from pipelines.sources.strays import without_strays
 from pipelines.sources.tally import Tally
 from pipelines.sources.text_format import TextReader
 from pipelines.sources.wide import Observations
@@ -43,4 +44,4 @@ def read_exposition(path: Path, *, cluster: str, at: datetime | None = None, nam
             "say when it was scraped: add `at: 2026-10-05T12:00:00Z` to this source",
         )
     reader.finish()
-    return Batch(samples=observations.table(), findings=tally.findings())
+    return without_strays(Batch(samples=observations.table(), findings=tally.findings()), tally)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Final
 
-from pipelines.sources.bounds import LATEST_MS
+from pipelines.sources.bounds import EARLIEST_MS, LATEST_MS
 from pipelines.sources.labels import BadSeriesError, metric_name, parse_series
 from pipelines.sources.tally import Tally
 from pipelines.sources.wide import FOREIGN, NO_DEVICE, Observations
@@ -59,7 +59,7 @@ class TextReader:
                 except ValueError:
                     self._read_fields(fields, series, number)
                     continue
-                if 0 <= time_ms < LATEST_MS:
+                if EARLIEST_MS <= time_ms < LATEST_MS:
                     add_time(time_ms)
                     add_series(series)
                     add_value(value)
@@ -126,8 +126,10 @@ class TextReader:
             time_ms = self._to_ms(fields[1]) if len(fields) == 2 else self._at_ms
         except (ValueError, OverflowError):
             time_ms = -1
-        if time_ms is not None and (not 0 <= time_ms < LATEST_MS or b"_" in fields[-1]):
+        if time_ms is not None and (time_ms < 0 or b"_" in fields[-1]):
             self._tally.add("malformed timestamp", number)
+        elif time_ms is not None and not EARLIEST_MS <= time_ms < LATEST_MS:
+            self._tally.add("timestamp before 2000 or after 2099 (seconds for ms, or ms for seconds?)", number)
         elif series == NO_DEVICE:
             self._tally.add("series that names no device (no UUID, no node with a GPU index)", number)
         elif series == FOREIGN:

@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import random
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -211,13 +212,29 @@ def test_a_source_without_permission_leaves_the_ledger_as_it_was(ledger: Path) -
     assert reported(ledger) == before
 
 
-def test_a_file_of_noise_adds_findings_and_no_hours(ledger: Path, capsys: Capture) -> None:
+def test_a_file_of_some_noise_adds_findings_and_no_hours(ledger: Path, capsys: Capture) -> None:
     before = reported(ledger)
-    (ledger / "noise.prom").write_bytes(NOISE)
+    (ledger / "noise.prom").write_bytes(minutes(10).encode() + NOISE)
     assert "bad_line" in printed(capsys, "import", "metrics", ledger / "noise.prom", *config_of(ledger))
     after = reported(ledger)
     assert set(findings(after)) - set(findings(before)) == {"bad_line"}
     assert {**after, "findings": []} == {**before, "findings": []}
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("metrics", NOISE),
+        ("metrics", b"JobID|Start|End|State\n1|2026-10-05T12:00:00|2026-10-05T13:00:00|COMPLETED\n"),
+        ("allocations", HEADER.encode() + NOISE.replace(b"\n", b" ") + b"\n"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused(ledger: Path, capsys: Capture, kind: str, content: bytes) -> None:
+    before = reported(ledger)
+    (ledger / "other").write_bytes(content)
+    said = refused(capsys, "import", kind, ledger / "other", *config_of(ledger))
+    assert f"nothing of it can be read as {kind}; import it as what it is" in said
+    assert reported(ledger) == before
 
 
 @pytest.mark.parametrize("kind", ["sacct", "allocations", "metrics"])
@@ -305,3 +322,17 @@ def test_a_second_process_waits_for_the_first(ledger: Path) -> None:
     out, _ = second.communicate(timeout=60)
     assert second.returncode == 0
     assert out.startswith("read 10 samples")
+
+
+def test_a_command_that_is_stopped_leaves_nothing_temporary(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "site", "metrics: a.prom")
+    os.mkfifo(folder / "a.prom")  # the replay waits for what nobody writes
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    process = subprocess.Popen([*PROGRAM, "replay", folder], env=environment, stderr=subprocess.PIPE)
+    with (folder / "a.prom").open("w"):  # returns once the other end is open
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate()[1] == b""
+    assert process.returncode == 128 + signal.SIGTERM
+    assert list(temporary.iterdir()) == []

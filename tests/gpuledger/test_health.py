@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from gpuledger import cli
@@ -43,6 +44,23 @@ def test_old_facts_are_noted(hours: float, state: str, tmp_path: Path) -> None:
     written = NOW.timestamp() - hours * 3600
     os.utime(tmp_path / "ledger" / "fleet.duckdb", (written, written))
     assert outcomes(tmp_path)["freshness"].state == state
+
+
+def test_what_is_damaged_is_wrong_and_named(tmp_path: Path) -> None:
+    for name in ("ledger.duckdb", "published/current.json"):
+        (tmp_path / "ledger" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "ledger" / name).write_text("junk")
+    found = outcomes(tmp_path)
+    assert (found["ledger file"].state, found["published"].state) == ("wrong", "wrong")
+    assert "ledger.duckdb" in found["ledger file"].found
+    assert "current.json" in found["published"].found
+    assert cli.main(["doctor", "--config", str(tmp_path / "gpuledger.yaml")]) == 1
+
+
+def test_a_duckdb_file_of_something_else_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "ledger").mkdir()
+    duckdb.connect(str(tmp_path / "ledger" / "ledger.duckdb")).close()
+    assert "is no ledger" in outcomes(tmp_path)["ledger file"].found
 
 
 def test_a_ledger_that_is_no_folder_is_wrong(tmp_path: Path) -> None:

@@ -48,6 +48,11 @@ BAD = {
     "two documents": ("currency: USD\n---\n{}\n", ":2: not YAML: found another document; keep one document"),
     "unknown alias": ("currency: *x\n", ":1: not YAML: found undefined alias 'x'; "),
     "alias of itself": ("rates: &x [*x]\n", ":1: rates[0]: an alias holds itself; write the value out"),
+    "aliases of aliases": (
+        "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+        + "".join(f"{n}: &{n} [{', '.join([f'*{m}'] * 10)}]\n" for m, n in zip("abcdefg", "bcdefgh", strict=True)),
+        "aliases repeat more than 10,000 values; write the values out",
+    ),
     "tag": ("currency: !!python/name:os.system x\n", ":1: currency: tag 'python/name:os.system' is not read; "),
     "merge key": ("currency: USD\n<<: {}\n", ":2: <<: merge keys are not read; write the keys out"),
     "list as key": ("? [a]\n: b\n", ":1: top level: a key is a list or a mapping; write text as key"),
@@ -56,6 +61,14 @@ BAD = {
     "nested key twice": (
         "currency: USD\ntenants:\n- id: a\n  name: A\n  id: b\n",
         ":5: tenants[0].id: stands twice, first on line 3; keep one of them",
+    ),
+    "tenant of what is nobody's": (
+        "currency: USD\ntenants:\n- {id: unattributed}\n",
+        ":3: tenants[0].id: unattributed is what no tenant's selector matches; give the tenant another id",
+    ),
+    "sixty digits": (
+        f"currency: USD\nrates:\n- {{model: '*', on_demand: '{'9' * 60}'}}\n",
+        ":3: rates[0].on_demand: an amount of 60 digits; write at most 15 before the point and 15 after it",
     ),
     # Keys
     "misspelt key": ("currency: USD\ntenant: []\n", ":2: tenant: unknown key; did you mean tenants?"),

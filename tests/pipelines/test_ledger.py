@@ -375,6 +375,27 @@ def test_a_part_of_the_lake_that_is_gone_is_named(tmp_path: Path) -> None:
         import_files(config, "metrics", [tmp_path / "more" / "metrics.prom"])
 
 
+def test_a_part_of_the_lake_that_was_cut_short_is_named_with_its_mend(tmp_path: Path) -> None:
+    config = after_a_run(Scene([seen("GPU-a", (0, 5)), seen("GPU-b", (1440, 1445))]), tmp_path)
+    _, cut = sorted((config.ledger / LAKE_NAME).rglob("*.parquet"))
+    cut.write_bytes(cut.read_bytes()[:-100])
+    Scene([seen("GPU-x", (0, 5))]).write(tmp_path / "more")
+    with pytest.raises(LedgerError, match=f"{cut.name}: is a damaged part of the lake: .*; restore it from a backup"):
+        import_files(config, "metrics", [tmp_path / "more" / "metrics.prom"])
+
+
+def test_stages_of_an_older_release_are_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = after_a_run(SCENE, tmp_path)
+    before = told(config)
+    monkeypatch.setattr("pipelines.ledger.STAGES", 99)
+    with open_ledger(config.ledger, "a test") as ledger:
+        ledger._connection.execute("ALTER TABLE finding DROP COLUMN subject").fetchall()
+        with pytest.raises(LedgerError, match="older release; run `gpuledger run --once`"):
+            ledger.metered()
+    assert run_once(config).rebuilt
+    assert told(config) == before
+
+
 def test_the_lake_holds_what_was_measured_and_nothing_derived(tmp_path: Path) -> None:
     config = after_a_run(Scene([seen("GPU-a", (0, 3), "astro/fit", util=[10, 808334905, 30])]), tmp_path)
     (part,) = (config.ledger / LAKE_NAME).rglob("*.parquet")

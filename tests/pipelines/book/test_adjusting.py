@@ -182,7 +182,7 @@ def test_the_commands(
         return out if status == 0 else err
 
     assert "closed 2026-09: statements 2026-000001 to" in said("close", "2026-09")
-    assert said("verify").startswith("1 closed periods (2026-09 to 2026-09)")
+    assert said("verify").startswith("1 closed period (2026-09 to 2026-09)")
     assert json.loads(said("whatif", "--config", "other.yaml", "2026-10", "--json"))["currency"] == "USD"
     assert "billed" in said("whatif", "--config", "other.yaml", "2026-10")
     assert "nothing to book" in said("adjust", "--list")

@@ -350,3 +350,15 @@ def test_metric_columns_are_floats_with_null_for_what_was_not_scraped(tmp_path: 
     samples = read(tmp_path, f"{UTIL} 40 {T}\n{ENERGY} 1 {T + 1}\n").samples
     assert samples.schema["gpu_util_ratio"] == pl.Float64
     assert samples["energy_joules_total"].to_list() == [None, 0.001]
+
+
+def test_seconds_where_ms_are_meant_are_a_bad_line(tmp_path: Path) -> None:
+    batch = read(tmp_path, f"{UTIL} 40 {T}\n{UTIL} 40 {T // 1000}\n{UTIL} 40 {T * 1000}\n")
+    assert (batch.samples.height, counts(batch)) == (1, {"bad_line": 2})
+    assert any("seconds for ms" in finding.detail for finding in batch.findings)
+
+
+def test_a_clock_that_was_wrong_for_a_moment_stretches_nothing(tmp_path: Path) -> None:
+    lines = [f"{UTIL} 40 {T + 60_000 * n}\n" for n in range(100)]
+    batch = read(tmp_path, "".join([*lines, f"{UTIL} 40 {T + 10**12}\n"]))
+    assert (batch.samples.height, counts(batch)) == (100, {"bad_line": 1})

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import polars as pl
@@ -114,3 +114,39 @@ def test_nothing_there_is_an_error(tmp_path: Path, source: str) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(SourceError, match=r"no such file|no Parquet file there"):
         read_samples(tmp_path / source, cluster="c")
+
+
+def series(*times: datetime) -> pl.DataFrame:
+    return table().drop("time").join(pl.DataFrame({"time": pl.Series(times, dtype=TIME)}), how="cross")
+
+
+def test_a_large_file_is_read_whole_days_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "s.parquet"
+    times = [NOON + timedelta(hours=6 * n) for n in range(20)]  # 2, 4, 4, 4, 4, 2 a day
+    series(*times, *[NOON.replace(year=1970)] * 2).write_parquet(path)
+    whole = read_samples(path, cluster="c")
+    monkeypatch.setattr("pipelines.sources.sample_parquet._AT_ONCE", 8)
+    batch = read_samples(path, cluster="c")
+    pieces = list(batch.more)
+    assert [piece.height for piece in pieces] == [6, 8, 6]
+    assert [len(set(piece["time"].dt.date())) for piece in pieces] == [2, 2, 2]
+    assert pl.concat(pieces).sort("time").equals(whole.samples.sort("time"))
+    assert batch.findings == whole.findings
+    (finding,) = batch.findings
+    assert (finding.code, finding.count) == ("bad_line", 2)
+
+
+def test_a_clock_that_was_wrong_for_a_moment_stretches_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "s.parquet"
+    right = [NOON + timedelta(minutes=n) for n in range(200)]
+    series(*right, NOON.replace(year=2063), NOON.replace(year=2003)).write_parquet(path)
+    batch = read_samples(path, cluster="c")
+    assert sorted(batch.samples["time"]) == right
+    assert [(f.code, f.count) for f in batch.findings] == [("bad_line", 2)]
+    assert "over a year away" in batch.findings[0].detail
+
+
+def test_data_of_several_years_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "s.parquet"
+    series(NOON, *[NOON.replace(year=2024) + timedelta(minutes=n) for n in range(20)]).write_parquet(path)
+    assert read_samples(path, cluster="c").samples.height == 21
