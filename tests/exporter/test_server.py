@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import gzip
 import http.client
@@ -31,6 +30,7 @@ from exporter.rate_limit import RateLimit
 from exporter.server import Server
 from exporter.web_config import WebSettings, load_web_config
 from tests.exporter.conftest import Clock
+from tests.exporter.serving import Prometheus, Running
 
 
 def bcrypt(password: str) -> str:
@@ -38,30 +38,6 @@ def bcrypt(password: str) -> str:
     from exporter.passwords import _bcrypt_function
 
     return _bcrypt_function()(password.encode(), b"$2b$04$abcdefghijklmnopqrstuu").decode()  # type: ignore[no-any-return]
-
-
-class Running:
-    """A server on an event loop in a thread of its own."""
-
-    def __init__(self, server: Server) -> None:
-        self.server = server
-        started = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(started)), daemon=True)
-        self._thread.start()
-        assert started.wait(10)
-        self.port = server.port
-
-    async def _serve(self, started: threading.Event) -> None:
-        self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
-        await self.server.start("127.0.0.1", 0)
-        started.set()
-        await self._ended.wait()
-        await self.server.stop()
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._ended.set)
-        self._thread.join(10)
-        assert not self._thread.is_alive()
 
 
 Start = Callable[..., Running]
@@ -393,12 +369,6 @@ def test_requests_are_parsed_strictly() -> None:
             parse_request(head)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.mark.skipif(not shutil.which("prometheus"), reason="needs Prometheus: apt-get install prometheus")
 def test_a_real_prometheus_scrapes_with_tls_and_password(
     start: Start, certificates: Path, tmp_path: Path, fleet_backend: Any, make_sampler: Any, clock: Clock
@@ -412,45 +382,17 @@ def test_a_real_prometheus_scrapes_with_tls_and_password(
     config = SERVER + f"basic_auth_users:\n  prometheus: {bcrypt('secret')}\n"
     secured = start(endpoints.answer, web_config(certificates, config))
     plain = start(endpoints.answer)
-    (tmp_path / "prometheus.yml").write_text(json.dumps({
-        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
-        "scrape_configs": [
-            {"job_name": "plain", "static_configs": [{"targets": [f"127.0.0.1:{plain.port}"]}]},
-            {"job_name": "secured", "scheme": "https", "tls_config": {"ca_file": str(certificates / "ca.crt")},
-             "basic_auth": {"username": "prometheus", "password": "secret"},
-             "static_configs": [{"targets": [f"127.0.0.1:{secured.port}"]}]},
-        ],
-    }))  # fmt: skip
-    port = free_port()
-    process = subprocess.Popen(
-        ["prometheus", f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data",
-         f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        found: dict[str, int] = {}
-        for _ in range(150):  # until two targets were scraped, for half a minute at most
-            found = {series["metric"]["job"]: int(series["value"][1])
-                     for series in query(port, "count by (job) ({__name__=~'gpuledger_.*|DCGM_.*'})")}  # fmt: skip
-            if found.keys() == {"plain", "secured"}:
-                break
-            time.sleep(0.2)
-        assert found.keys() == {"plain", "secured"}
+    jobs = [
+        {"job_name": "plain", "static_configs": [{"targets": [f"127.0.0.1:{plain.port}"]}]},
+        {"job_name": "secured", "scheme": "https", "tls_config": {"ca_file": str(certificates / "ca.crt")},
+         "basic_auth": {"username": "prometheus", "password": "secret"},
+         "static_configs": [{"targets": [f"127.0.0.1:{secured.port}"]}]},
+    ]  # fmt: skip
+    with Prometheus(tmp_path, jobs) as prometheus:
+        counted = prometheus.until("count by (job) ({__name__=~'gpuledger_.*|DCGM_.*'})", series=2)
+        found = {series["metric"]["job"]: int(series["value"][1]) for series in counted}
         assert found["plain"] == found["secured"] > 100
-        targets = json.loads(urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/targets").read())["data"]
-        assert [target["lastError"] for target in targets["activeTargets"]] == ["", ""]
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-def query(port: int, expression: str) -> list[Any]:
-    address = f"http://127.0.0.1:{port}/api/v1/query?" + urllib.parse.urlencode({"query": expression})
-    try:
-        with urllib.request.urlopen(address, timeout=5) as answer:
-            return json.loads(answer.read())["data"]["result"]  # type: ignore[no-any-return]
-    except OSError:  # it has not started yet
-        return []
+        assert [target["lastError"] for target in prometheus.get("targets")["activeTargets"]] == ["", ""]
 
 
 def test_scrapers_get_the_form_that_they_ask_for(
