@@ -9,6 +9,7 @@ from exporter.catalog import BY_KEY, CATALOG, PREFIX
 from exporter.devices import Device, GpuInstance
 from exporter.exposition import Family, labels
 from exporter.identity import Target
+from exporter.kernel_log import UNKNOWN_CARD
 from exporter.owners.claims import Owner
 from exporter.owners.shares import Share, unowned
 from exporter.snapshot import CardState, Snapshot
@@ -32,6 +33,7 @@ OWN_METRICS: Final[dict[str, tuple[str, str]]] = {
     "owner_conflicts": ("gauge", "Sources that name another owner than the source that is believed."),
     "owner_adapter_up": ("gauge", "Whether an owner adapter answered in the last three intervals."),
     "owner_unresolved_devices": ("gauge", "Device names of an owner adapter that fit no device of this node."),
+    "kernel_log_up": ("gauge", "Whether the kernel's log is read for XIDs, with --kernel-log."),
     "xid_errors_total": ("counter", "XID errors since the exporter started."),
     "xid_last_timestamp_seconds": ("gauge", "When an XID error came last, in Unix time."),
     "rejected_samples_total": ("counter", "Values that can't have been measured and were dropped."),
@@ -97,6 +99,8 @@ class FamilyBuilder:
         yield from self._cards(snapshot)
         yield from self._ownership(snapshot)
         yield from self._xids(snapshot)
+        log_up = snapshot.kernel_log_up
+        yield _own("kernel_log_up", [] if log_up is None else [(labels(node), int(log_up))])
         yield _own("rejected_samples_total", [
             (labels(node | {"metric": key, "reason": reason}), count)
             for (key, reason), count in sorted(snapshot.rejected.items())
@@ -148,7 +152,12 @@ class FamilyBuilder:
         rows = []
         for (uuid, instance_id, code), tally in sorted(snapshot.xids.items(), key=_xid_order(by_uuid)):
             device = by_uuid.get(uuid)
-            named = device_labels(snapshot.node, device) if device else {"node": snapshot.node, "uuid": uuid}
+            if device:
+                named = device_labels(snapshot.node, device)
+            elif uuid.startswith(UNKNOWN_CARD):
+                named = {"node": snapshot.node, "pci_bus_id": uuid.removeprefix(UNKNOWN_CARD)}
+            else:
+                named = {"node": snapshot.node, "uuid": uuid}
             if instance_id is not None:
                 named["gpu_instance"] = instance_id
             rows.append((labels(named | {"xid": str(code), "class": xid_class(code)}), tally))

@@ -21,6 +21,8 @@ from exporter.endpoints import Builder, Endpoints
 from exporter.errors import UsageError, WorkError
 from exporter.exposition import Renderer
 from exporter.families import FamilyBuilder
+from exporter.kernel_log import KernelLog
+from exporter.log_lines import open_lines
 from exporter.owners.claims import Adapter
 from exporter.owners.kubernetes import SOCKET, KubernetesAdapter
 from exporter.owners.kubernetes_api import SERVICE_ACCOUNT, KubernetesApi
@@ -66,6 +68,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--backend", choices=("auto", "nvml", "dcgm"), default="auto", help="auto: DCGM if a host engine answers"
     )
     gpus.add_argument("--dcgm-address", metavar="HOST:PORT|SOCKET", help="DCGM host engine (default 127.0.0.1:5555)")
+    gpus.add_argument(
+        "--kernel-log",
+        metavar="FILE|journal",
+        help="read XIDs of cards without events from the kernel's log: a file, /dev/kmsg, or journal",
+    )
     gpus.add_argument(
         "--follow-pcie",
         action="store_true",
@@ -132,6 +139,7 @@ def run(args: argparse.Namespace) -> int:
         interval=args.interval,
         expected=args.expect,
         bound=(lambda: 0) if args.fake else cards_of_the_driver,
+        kernel_log=KernelLog(open_lines(args.kernel_log)) if args.kernel_log else None,
     )
     if args.once:
         return _print_one_pass(sampler, builders)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from exporter.devices import Backend, BackendError, Device, DeviceLost, Reading
 from exporter.identity import Identities
+from exporter.kernel_log import KernelLog
 from exporter.owners.claims import Adapter, Claims
 from exporter.owners.shares import Source, settle
 from exporter.snapshot import AdapterState, CardState, Snapshot
@@ -42,6 +43,7 @@ class Sampler:
         deadline: how long a pass waits for what it started; default most of the interval.
         expected: how many cards the node should have; default: all that were ever seen, or ``bound()`` if more.
         bound: how many cards the kernel driver has.
+        kernel_log: tells the XIDs that the backend can't.
         wall_clock: Unix seconds, for the times of XIDs.
     """
 
@@ -55,6 +57,7 @@ class Sampler:
         deadline: float | None = None,
         expected: int | None = None,
         bound: Callable[[], int] = lambda: 0,
+        kernel_log: KernelLog | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
@@ -72,6 +75,7 @@ class Sampler:
         self._readings: dict[str, tuple[Reading, float]] = {}
         self._rejections, self._xids = Rejections(), XidCounters()
         self._xid_poll: Watched[None] = Watched("xid", clock)
+        self._kernel_log, self._log_reader = kernel_log, Watched[None]("kernel-log", clock)
         self._listening = False
         self._discovered_at = self._reopened_at = float("-inf")
         self._reopen_wait = 0.0
@@ -103,6 +107,7 @@ class Sampler:
         finders = self._start_finders(identities, evidence=False)
         if not self._listening:
             self._xid_poll.start(partial(self._collect_xids, 0.0))
+        log_read = self._kernel_log is not None and self._log_reader.start(partial(self._read_log, identities))
         for uuid in started:
             self._readers[uuid].wait(end - time.monotonic())
         states = {uuid: self._collect(uuid, started) for uuid in self._known}
@@ -111,15 +116,19 @@ class Sampler:
             finder.wait(end - time.monotonic())
         if not self._listening:
             self._xid_poll.wait(end - time.monotonic())
+        if log_read:
+            self._log_reader.wait(end - time.monotonic())
         return self._snapshot(states, identities, start)
 
     def close(self) -> None:
         """Let every thread end; one that hangs is left behind."""
         for worker in self._workers():
             worker.close()
+        if self._kernel_log is not None and self._log_reader.busy_since is None:
+            self._kernel_log.close()
 
     def _workers(self) -> list[Watched[Any]]:
-        return [self._discovery, self._xid_poll, *self._readers.values(), *self._finders.values()]
+        return [self._discovery, self._xid_poll, self._log_reader, *self._readers.values(), *self._finders.values()]
 
     def _listen(self, stop: threading.Event) -> None:
         while not stop.is_set():
@@ -136,6 +145,21 @@ class Sampler:
         events = self.backend.wait_for_xids(timeout)
         if events:
             self._xids.record(events, self._wall_clock())
+
+    def _read_log(self, identities: Identities) -> None:
+        if self._kernel_log is not None:
+            heard = [uuid for uuid in list(self._known) if self.backend.hears_xids(uuid)]
+            self._xids.record(self._kernel_log.read(identities, heard), self._wall_clock())
+
+    def _log_up(self) -> bool | None:
+        """Whether the kernel's log is read; None: nobody asked for it."""
+        if self._kernel_log is None:
+            return None
+        if self._log_reader.error is not None:
+            self._complain("kernel-log", self._log_reader.error)
+        else:
+            self._complaints.pop("kernel-log", None)
+        return self._log_reader.error is None and self._log_reader.busy_since is None
 
     def _discover(self, end: float) -> None:
         now = self._clock()
@@ -259,6 +283,7 @@ class Sampler:
             pass_seconds=now - start,
             good=good,
             at=self._wall_clock(),
+            kernel_log_up=self._log_up(),
             restart_needed=isinstance(self._discovery.error, BackendError) and self._discovery.error.restart,
         )
 

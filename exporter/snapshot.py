@@ -44,7 +44,7 @@ class AdapterState:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The node after one pass; ``at`` is when it ended, in Unix seconds."""
+    """The node after one pass; ``at`` is when it ended, in Unix seconds; no kernel log is read if its state is None."""
 
     node: str
     backend: str
@@ -64,6 +64,7 @@ class Snapshot:
     good: bool = False
     restart_needed: bool = False
     at: float = 0.0
+    kernel_log_up: bool | None = None
 
     @property
     def present(self) -> int:

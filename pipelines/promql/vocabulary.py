@@ -25,8 +25,8 @@ _OF_OWN_METRIC: Final = {
     "owner_conflicts": {"believed", "overruled"},
     "owner_adapter_up": {"adapter"},
     "owner_unresolved_devices": {"adapter"},
-    "xid_errors_total": {"xid", "class"},
-    "xid_last_timestamp_seconds": {"xid", "class"},
+    "xid_errors_total": {"xid", "class", "pci_bus_id"},
+    "xid_last_timestamp_seconds": {"xid", "class", "pci_bus_id"},
     "rejected_samples_total": {"metric", "reason"},
 }
 _DCGM: Final = frozenset(

@@ -40,7 +40,7 @@ def snapshot(fleet_backend: MakeBackend, make_sampler: MakeSampler, clock: Clock
         adapters=[AdapterState("kubernetes", up=True, unresolved=2), AdapterState("slurm", up=False)],
         xids={(card, None, 79): XidTally(2, 1.7e9), (split, "1", 31): XidTally(1, 1.7e9)},
         rejected={("power_watts", "above_range"): 4}, passes=7, failed_passes=1, stalled=1, pass_seconds=0.02,
-        good=True,
+        good=True, kernel_log_up=True,
     )  # fmt: skip
 
 
