@@ -39,7 +39,9 @@ def _heading(report: Json) -> list[str]:
     period = report["period"]
     zone = ZoneInfo(period["timezone"])
     start, end, as_of = (_local(text, zone) for text in (period["from"], period["to"], report["as_of"]))
-    return [f"{start} to {end} ({period['timezone']})", f"as of {as_of}"]
+    running = datetime.fromisoformat(report["as_of"]) < datetime.fromisoformat(period["to"])
+    isnt_over = "; it isn't over yet: reservations and overheads are those of all of it" if running else ""
+    return [f"{start} to {end} ({period['timezone']})", f"as of {as_of}{isnt_over}"]
 
 
 def _money(report: Json) -> list[str]:

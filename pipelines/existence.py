@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -67,9 +67,24 @@ def exist(
         card = fleet.devices[fleet.devices[lease.dev].card]
         if card.dev not in listed and card.dev not in fleet.hulls:
             card.exists = union([*card.exists, (lease.start, lease.end)])
+    findings += _seen_twice(fleet)
     for dev, bounds in missing if fleet.hulls else ():
         start, end = min(bounds)[0], max(end for _, end in bounds)
         findings.append(Finding("missing_device", 1, "listed, never sampled", fleet.devices[dev].device, start, end))
+
+
+def _seen_twice(fleet: Fleet) -> Iterator[Finding]:
+    """Yield cards that several clusters show at the same time: each counts, so their sources name one cluster twice."""
+    seen: dict[str, list[Device]] = {}
+    for card in fleet.cards():
+        if card.dev in fleet.hulls:
+            seen.setdefault(card.device, []).append(card)
+    for device, cards in seen.items():
+        hulls = sorted(fleet.hulls[card.dev] for card in cards)
+        for (_, end), (start, later) in pairwise(hulls):
+            if start < end:
+                detail = "one UUID in several clusters at once: each counts as a card of its own"
+                yield Finding("duplicate_device", 1, detail, device, start, min(end, later))
 
 
 def _list_by_name(fleet: Fleet, inventory: pl.DataFrame) -> dict[int, list[Interval]]:

@@ -91,6 +91,7 @@ FINDING_CODES: Final = (
     "duplicate_sample",
     "gap",
     "missing_device",
+    "duplicate_device",
     "unlisted_device",
     "conflicting_owner",
     "unresolved_owner",

@@ -141,3 +141,9 @@ def test_spread_parts_add_up_and_each_is_off_by_less_than_a_unit(parts: list[flo
 
 def test_columns_are_aligned() -> None:
     assert align([["a", "1.0"], [], ["total", "10.0"]]) == ["a       1.0", "───────────", "total  10.0"]
+
+
+@pytest.mark.parametrize(("as_of", "said"), [("2026-11-30T12:00:00Z", True), ("2026-12-01T05:00:00Z", False)])
+def test_a_period_that_runs_says_so(as_of: str, said: bool) -> None:
+    shown = render(REPORT | {"as_of": as_of}, width=100)
+    assert ("it isn't over yet" in shown) is said

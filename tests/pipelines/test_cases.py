@@ -24,6 +24,9 @@ READ_DIFFERENTLY: Final = {
     ),
     "an allocation of half a device": "the oracle reads whole GPUs",
     "two schedulers on one device conflict and share it": "one named device is one card, whoever names it",
+    "on a shared device another owner's samples don't part a lease by themselves": (
+        "the oracle lets another owner's sample part a lease on shared devices too"
+    ),
     "a split by memory is an estimate and says so": "the oracle splits evenly alone",
     "a split by utilization is an estimate and says so": "the oracle splits evenly alone",
 }

@@ -49,6 +49,22 @@ CASES: Final = [
         {"fleet": fleet(allocated=1, idle=0), "tenants": [tenant("astro", allocated=1, utilization=0.3)]},
     ),
     Case(
+        "on a shared device another owner's samples don't part a lease by themselves",
+        Scene(
+            [
+                *(seen("GPU-a", minutes, "astro/fit") for minutes in ((0, 10), (13, 20))),  # a hole below `flicker`
+                *(seen("GPU-a", minutes, "bio/fold") for minutes in ((0, 4), (10, 13))),  # one above it
+            ]
+        ),
+        {
+            "fleet": fleet(allocated=20 / 60, idle=0),
+            "tenants": [
+                tenant("astro", allocated=16.5 / 60, workloads=[workload("astro/fit", 16.5 / 60)]),
+                tenant("bio", allocated=3.5 / 60, workloads=[workload("bio/fold", 3.5 / 60)]),
+            ],
+        },
+    ),
+    Case(
         "two pods of one name are not joined over the hole between them",
         Scene([seen("GPU-a", (0, 20), "astro/fit", uid="u1"), seen("GPU-a", (40, 55), "astro/fit", uid="u2")]),
         {
@@ -154,6 +170,7 @@ CASES: Final = [
         {
             "fleet": fleet(devices=2, capacity=2),
             "tenants": [tenant("astro", workloads=[workload("east:astro/fit", 1), workload("west:astro/fit", 1)])],
+            "findings": [finding("duplicate_device")],
         },
     ),
     Case(
