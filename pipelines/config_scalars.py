@@ -22,7 +22,8 @@ _DECIMAL: Final = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _TENANT_ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
 UNATTRIBUTED: Final = "unattributed"
 """Who pays where no tenant does; no tenant's id."""
-_DIGITS: Final = 15
+_WHOLE_DIGITS: Final = 15
+_FRACTION_DIGITS: Final = 18  # what the published tables hold
 _WHOLE: Final = re.compile(r"\d{1,9}", re.ASCII)
 UTC_ZONE: Final = ZoneInfo("UTC")
 
@@ -58,8 +59,8 @@ def _amount(value: Any) -> Decimal:
     if _DECIMAL.fullmatch(text) is None:
         raise fault(f"{_shown(value)} is no amount", 'write a quoted decimal such as "2.50"')
     whole, _, fraction = text.partition(".")
-    if len(whole.lstrip("0")) > _DIGITS or len(fraction) > _DIGITS:
-        mend = f"write at most {_DIGITS} before the point and {_DIGITS} after it"
+    if len(whole.lstrip("0")) > _WHOLE_DIGITS or len(fraction) > _FRACTION_DIGITS:
+        mend = f"write at most {_WHOLE_DIGITS} before the point and {_FRACTION_DIGITS} after it"
         raise fault(f"an amount of {len(text)} digits", mend)
     return Decimal(text)
 

@@ -68,7 +68,7 @@ BAD = {
     ),
     "sixty digits": (
         f"currency: USD\nrates:\n- {{model: '*', on_demand: '{'9' * 60}'}}\n",
-        ":3: rates[0].on_demand: an amount of 60 digits; write at most 15 before the point and 15 after it",
+        ":3: rates[0].on_demand: an amount of 60 digits; write at most 15 before the point and 18 after it",
     ),
     # Keys
     "misspelt key": ("currency: USD\ntenant: []\n", ":2: tenant: unknown key; did you mean tenants?"),
