@@ -259,7 +259,7 @@ class Sampler:
                 self._complaints.pop(adapter.name, None)
             adapters.append(AdapterState(adapter.name, claims is not None, len(claims.unresolved) if claims else 0))
             if claims is not None:
-                sources.append(Source(adapter.name, claims.claims, adapter.evidence))
+                sources.append(Source(adapter.name, claims.claims, adapter.evidence, claims.slots))
         shares, conflicts = settle(sources, identities)
         cards = [self._card(device, states[device.uuid], now) for device in self._sorted()]
         good = self._discovery.error is None and (not cards or any(card.up for card in cards))

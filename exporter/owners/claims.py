@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Final, Protocol
 
 from exporter.devices import Reading
@@ -32,9 +32,9 @@ class Owner:
     def labels(self) -> dict[str, str]:
         """The labels that name this owner on a series; ``job`` is Prometheus's own, so a Slurm job is ``hpc_job``."""
         named = {
-            _LABELS.get(field.name, field.name): getattr(self, field.name)
-            for field in fields(self)
-            if field.name != "pod_labels"
+            _LABELS.get(each.name, each.name): getattr(self, each.name)
+            for each in fields(self)
+            if each.name != "pod_labels"
         }
         return {name: value for name, value in named.items() if value} | dict(self.pod_labels)
 
@@ -67,10 +67,16 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What one adapter found; ``unresolved`` are device names that fit no device of this node."""
+    """What one adapter found.
+
+    Args:
+        unresolved: device names that fit no device of this node.
+        slots: how many slices a shared device is cut into, where that is known.
+    """
 
     claims: tuple[Claim, ...] = ()
     unresolved: tuple[str, ...] = ()
+    slots: Mapping[Target, int] = field(default_factory=dict)
 
 
 class Adapter(Protocol):

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-LIST_METHOD: Final = "/v1.PodResourcesLister/List"
-
 _STRING: Final = descriptor_pb2.FieldDescriptorProto.TYPE_STRING
 _MESSAGES: Final[dict[str, tuple[tuple[str, int, str | None, bool], ...]]] = {
     # message: (field, number, type of message or None for string, repeated)
     "ListPodResourcesRequest": (),
+    "AllocatableResourcesRequest": (),
+    "AllocatableResourcesResponse": (("devices", 1, "ContainerDevices", True),),
     "ListPodResourcesResponse": (("pod_resources", 1, "PodResources", True),),
     "PodResources": (
         ("name", 1, None, False),
@@ -60,5 +60,8 @@ def _message_classes() -> dict[str, type[Any]]:
 
 
 _CLASSES: Final = _message_classes()
-ListPodResourcesRequest: Final = _CLASSES["ListPodResourcesRequest"]
-ListPodResourcesResponse: Final = _CLASSES["ListPodResourcesResponse"]
+CALLS: Final[dict[str, tuple[str, type[Any], type[Any]]]] = {
+    name: (f"/v1.PodResourcesLister/{name}", _CLASSES[f"{message}Request"], _CLASSES[f"{message}Response"])
+    for name, message in (("List", "ListPodResources"), ("GetAllocatableResources", "AllocatableResources"))
+}
+"""Path, request and response of each call."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from exporter.identity import Identities, Target
@@ -37,14 +37,16 @@ class Source:
     name: str
     claims: Sequence[Claim]
     evidence: bool = False
+    slots: Mapping[Target, int] = field(default_factory=dict)
 
 
 def settle(sources: Sequence[Source], identities: Identities) -> tuple[list[Share], list[Conflict]]:
     """Shares of every claimed target, and the conflicts between sources.
 
-    The first source that claims a target decides it. Its claims split it evenly: time slices and MPS clients get
-    a slice each. What later sources say of the same target is compared: another owner is a conflict. Evidence
-    (processes seen) of an owner that has an allocation elsewhere is a conflict where it is seen, and no share.
+    The first source that claims a target decides it. Its claims split it evenly: time slices and MPS clients get a
+    slice each, of as many as there are where that is known; slices that nobody holds are unowned. What later sources
+    say of the same target is compared: another owner is a conflict. Evidence (processes seen) of an owner that has an
+    allocation elsewhere is a conflict where it is seen, and no share.
     """
     shares: list[Share] = []
     conflicts: dict[tuple[Target, str, str], Conflict] = {}
@@ -67,7 +69,7 @@ def settle(sources: Sequence[Source], identities: Identities) -> tuple[list[Shar
                     conflicts[target, kept_name, source.name] = Conflict(target, kept_name, source.name)
             if counted:
                 decided[target] = (source, counted)
-                shares.extend(_split(target, counted, source.name, identities))
+                shares.extend(_split(target, counted, source, identities))
     return shares, list(conflicts.values())
 
 
@@ -91,21 +93,24 @@ def _without_allocation(
     return free, elsewhere
 
 
-def _split(target: Target, claims: list[Claim], source: str, identities: Identities) -> list[Share]:
+def _split(target: Target, claims: list[Claim], source: Source, identities: Identities) -> list[Share]:
     """Even parts: per MIG device first, then per distinct claim on it; one owner's slices are added up."""
-    by_device: dict[str, set[tuple[Owner, str]]] = {}
+    by_device: dict[Target, set[tuple[Owner, str]]] = {}
     for claim in claims:
-        by_device.setdefault(claim.target.mig_device, set()).add((claim.owner, claim.slice))
+        by_device.setdefault(claim.target, set()).add((claim.owner, claim.slice))
     # A compute instance that nobody claims keeps its part: it is unowned.
-    parts = identities.parts(target) if all(by_device) else len(by_device)
+    named = all(device.mig_device for device in by_device)
+    parts = max(identities.parts(target) if named else len(by_device), len(by_device))
     totals: dict[Owner, Fraction] = {}
     slices: dict[Owner, list[str]] = {}
-    for holders in by_device.values():
+    for device, holders in by_device.items():
+        cut = max(source.slots.get(device, 0), len(holders))
         for owner, slice_id in sorted(holders):
-            totals[owner] = totals.get(owner, Fraction(0)) + Fraction(1, max(parts, len(by_device)) * len(holders))
+            totals[owner] = totals.get(owner, Fraction(0)) + Fraction(1, parts * cut)
             slices.setdefault(owner, []).append(slice_id)
     return [
-        Share(target, owner, share, source, ",".join(filter(None, slices[owner]))) for owner, share in totals.items()
+        Share(target, owner, share, source.name, ",".join(filter(None, slices[owner])))
+        for owner, share in totals.items()
     ]
 
 

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from exporter.errors import SourceError
 from exporter.identity import Identities, Target
 from exporter.owners.kubernetes import KubernetesAdapter
 from exporter.owners.kubernetes_api import KubernetesApi, PodFacts, label_name
+from exporter.owners.shares import Source, settle, unowned
 from tests.exporter.conftest import Clock
 
 grpc = pytest.importorskip("grpc", reason="needs gRPC: pip install 'gpuledger[kubernetes]'")
@@ -47,15 +49,15 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     sys.path.remove(str(out))
 
 
-Serve = Callable[[Any], Path]
+Serve = Callable[..., Path]
 
 
 @pytest.fixture
 def kubelet(api: Any, tmp_path: Path) -> Iterator[Serve]:
-    """``kubelet(answer)`` listens on a Unix socket and gives that answer to List."""
+    """``kubelet(answer, devices…)`` gives that answer to List, and tells those devices as the ones that it can give."""
     servers = []
 
-    def serve(answer: Any) -> Path:
+    def serve(answer: Any, *allocatable: str) -> Path:
         socket = tmp_path / "kubelet.sock"
         handlers = {
             "List": grpc.unary_unary_rpc_method_handler(
@@ -64,6 +66,13 @@ def kubelet(api: Any, tmp_path: Path) -> Iterator[Serve]:
                 response_serializer=api.ListPodResourcesResponse.SerializeToString,
             )
         }
+        devices = [api.ContainerDevices(resource_name="nvidia.com/gpu", device_ids=allocatable)]
+        if allocatable:
+            handlers["GetAllocatableResources"] = grpc.unary_unary_rpc_method_handler(
+                lambda request, context: api.AllocatableResourcesResponse(devices=devices, cpu_ids=[1]),  # noqa: ARG005
+                request_deserializer=api.AllocatableResourcesRequest.FromString,
+                response_serializer=api.AllocatableResourcesResponse.SerializeToString,
+            )
         server = grpc.server(ThreadPoolExecutor(1))
         server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("v1.PodResourcesLister", handlers)])
         server.add_insecure_port(f"unix:{socket}")
@@ -106,6 +115,28 @@ def test_containers_hold_the_devices_that_the_kubelet_gave_them(api: Any, kubele
     ]
     assert found.unresolved == ("GPU-ffff0000-0000-0000-0000-000000000009",)
     assert found.claims[0].owner.labels() == {"namespace": "vision", "pod": "train-0", "container": "main"}
+
+
+def test_a_shared_card_is_split_by_the_slices_that_it_is_cut_into(api: Any, kubelet: Serve) -> None:
+    pods = [pod(api, f"p{number}", f"{UUIDS[1]}::{number}") for number in range(3)]
+    slices = [f"{UUIDS[1]}::{number}" for number in range(4)]
+    socket = kubelet(api.ListPodResourcesResponse(pod_resources=pods), UUIDS[0], *slices)
+    found = KubernetesAdapter(socket).find(IDENTITIES, {})
+    assert found.slots == {Target(UUIDS[1]): 4}
+    shares, _ = settle([Source("kubernetes", found.claims, slots=found.slots)], IDENTITIES)
+    assert [share.share for share in shares] == [Fraction(1, 4)] * 3
+    assert unowned(shares) == {Target(UUIDS[1]): Fraction(1, 4)}
+
+
+def test_names_of_gkes_device_plug_in(api: Any, kubelet: Serve) -> None:
+    names = ["nvidia0", "nvidia1/vgpu0", "nvidia2/gi3", "nvidia2/gi3/vgpu1", "nvidia9"]
+    socket = kubelet(api.ListPodResourcesResponse(pod_resources=[pod(api, "p", *names)]))
+    found = KubernetesAdapter(socket).find(IDENTITIES, {})
+    # They count /dev minor numbers, which run against the indices of the first two cards here.
+    assert [(claim.target, claim.slice) for claim in found.claims] == [
+        (Target(UUIDS[1]), ""), (Target(UUIDS[0]), "0"), (Target(UUIDS[2], "3"), ""), (Target(UUIDS[2], "3"), "1"),
+    ]  # fmt: skip
+    assert found.unresolved == ("nvidia9",)
 
 
 def test_claims_of_dynamic_resource_allocation(api: Any, kubelet: Serve) -> None:

@@ -36,11 +36,14 @@ owners = st.sampled_from([Owner("ns", f"pod-{number}") for number in range(5)])
 claims = st.lists(st.builds(claim, st.sampled_from(NAMES), owners), max_size=25)
 
 
-@given(claims, claims, st.floats(0, 1e9), st.floats(0, 1e11))
+slots = st.dictionaries(st.sampled_from(sorted({IDENTITIES.resolve(name) for name in NAMES})), st.integers(1, 8))
+
+
+@given(claims, claims, slots, st.floats(0, 1e9), st.floats(0, 1e11))
 def test_shares_and_the_unowned_rest_are_the_whole_device(
-    allocations: list[Claim], evidence: list[Claim], energy: float, memory: float
+    allocations: list[Claim], evidence: list[Claim], cut: dict[Target, int], energy: float, memory: float
 ) -> None:
-    sources = [Source("kubernetes", allocations), Source("processes", evidence, evidence=True)]
+    sources = [Source("kubernetes", allocations, slots=cut), Source("processes", evidence, evidence=True)]
     shares, _ = settle(sources, IDENTITIES)
     left = unowned(shares)
     for target in {share.target for share in shares}:
