@@ -107,7 +107,7 @@ CONDITION: Final[dict[str, pl.DataType]] = {
 
 SUMMARY: Final[dict[str, pl.DataType]] = {
     "cluster": pl.String(),
-    "labelled_as": pl.String(),
+    "workload": pl.String(),
     "start": TIME,
     "gpus": pl.Int64(),  # that it speaks of
     "utilization": pl.Float64(),  # mean ratio over them and the run

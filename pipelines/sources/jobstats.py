@@ -36,9 +36,9 @@ class Summary:
 
 
 def summaries(jobs: pl.DataFrame, cluster: str, tally: Tally) -> Iterator[dict[str, object]]:
-    """Yield rows of ``facts.SUMMARY`` from ``run_id``, ``start`` and ``AdminComment`` of runs."""
+    """Yield rows of ``facts.SUMMARY`` from ``shown``, ``start`` and ``AdminComment`` of runs."""
     told = jobs.filter(pl.col("AdminComment").str.starts_with(PREFIX).fill_null(value=False))
-    for run_id, start, comment, line in told.select("run_id", "start", "AdminComment", "line").iter_rows():
+    for workload, start, comment, line in told.select("shown", "start", "AdminComment", "line").iter_rows():
         try:
             summary = read_summary(comment)
         except ValueError as error:
@@ -47,7 +47,7 @@ def summaries(jobs: pl.DataFrame, cluster: str, tally: Tally) -> Iterator[dict[s
         if summary is not None:
             yield {
                 "cluster": cluster,
-                "labelled_as": run_id,
+                "workload": workload,
                 "start": start,
                 "gpus": summary.gpus,
                 "utilization": summary.utilization,

@@ -67,5 +67,5 @@ def test_summaries_come_with_their_runs_and_broken_ones_are_counted(tmp_path: Pa
     (tmp_path / "jobs.txt").write_text("JobID|JobIDRaw|State|Start|End|AllocTRES|AdminComment\n" + rows)
     batch = read_sacct(tmp_path / "jobs.txt", cluster="hpc", zone=ZoneInfo("UTC"))
     assert batch.records.height == 4
-    assert Facts(batch.facts)["summary"].select("labelled_as", "gpus", "utilization").rows() == [("1", 1, 0.25)]
+    assert Facts(batch.facts)["summary"].select("workload", "gpus", "utilization").rows() == [("1", 1, 0.25)]
     assert [(f.code, f.count) for f in batch.findings] == [("bad_line", 1)]
