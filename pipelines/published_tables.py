@@ -17,6 +17,7 @@ from pipelines.config import Config
 from pipelines.instants import HOUR_MS
 from pipelines.metering import Metered
 from pipelines.observations import PPB, RATIOS
+from pipelines.published_days import held_days, line_days
 from pipelines.rates import RateCard
 from pipelines.report import Report, TenantReport
 from pipelines.tenancy import tenancy
@@ -145,6 +146,7 @@ def fleet_tables(
     """
     usage = _priced(metered, config)
     bounds = [(month, report.period.from_, report.period.to) for month, report in reports.items()]
+    device_day, lease_period = _device_day(usage), _lease_period(usage)
     return {
         "period": pl.DataFrame(bounds, schema=PERIOD, orient="row"),
         "fleet_period": _fleet_period(reports),
@@ -152,9 +154,11 @@ def fleet_tables(
         "workload_period": _workload_period(
             [(month, row) for month, report in reports.items() for row in report.tenants]
         ),
-        "device_day": _device_day(usage),
+        "device_day": device_day,
         "charge_day": _charge_day(charges),
-        "lease_period": _lease_period(usage),
+        "lease_period": lease_period,
+        "line_day": line_days(reports, charges, device_day, config),
+        "held_day": held_days(reports, charges, lease_period, config),
         "reservation": pl.DataFrame(
             [(r.id, r.tenant, r.model, r.gpus, r.from_, r.to) for r in config.reservations],
             schema=RESERVATION,
@@ -170,7 +174,10 @@ def fleet_tables(
 
 def tenant_tables(tenant: str, fleet: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
     """Return one tenant's part of `fleet_tables`: its own rows, and nothing of the fleet."""
-    own = ("tenant_period", "workload_period", "device_day", "charge_day", "lease_period", "reservation")
+    own = (
+        *("tenant_period", "workload_period", "lease_period", "reservation"),
+        *("device_day", "charge_day", "line_day", "held_day"),
+    )
     shared = {name: fleet[name] for name in ("period", "rate")}
     return {**shared, **{name: fleet[name].filter(pl.col("tenant") == tenant) for name in own}}
 
