@@ -23,7 +23,7 @@ _CONTAINER: Final = re.compile(
 _BARE: Final = re.compile(rf"/(?P<id>{_HEX64})(?=$|/)")
 _LXC: Final = re.compile(r"(?:^|/)(?:lxc\.(?:payload|monitor)\.|lxc/)([^/]+)")
 _USER: Final = re.compile(r"(?:^|/)user\.slice/user-(\d+)\.slice")
-_SERVICE: Final = re.compile(r"(?:^|/)system\.slice/(?:.*/)?([^/]+\.(?:service|scope|slice))$")
+_SERVICE: Final = re.compile(r"(?:^|/)system\.slice/(?:.*/)?([^/]+\.(?:service|scope|slice))(?:/[^/.]+)*$")
 
 _RUNTIMES: Final = {
     "cri-containerd": "containerd",

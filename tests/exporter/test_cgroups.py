@@ -35,6 +35,7 @@ SLICE = POD.replace("-", "_")
         ("/torque/1182724.batch", Membership("torque", "1182724")),
         ("/user.slice/user-1000.slice/session-3.scope", Membership("user", "1000", uid="1000")),
         ("/system.slice/docker.service", Membership("service", "docker.service")),
+        ("/system.slice/slurmstepd.scope/system", Membership("service", "slurmstepd.scope")),
         ("/kubepods/burstable", Membership("other")),
         ("/", Membership("other")),
     ],
@@ -68,7 +69,7 @@ def test_the_telling_line_of_proc_cgroup_is_found(text: str, path: str) -> None:
 PATTERNS = [
     # What each line of the recorded paths is, told in another way than the code does: the last match counts.
     (r"user-\d+\.slice", "user"),
-    (r"system\.slice/(docker\.service|slurmstepd\.scope|user\.slice)$", "service"),
+    (r"system\.slice/(docker\.service|slurmstepd\.scope(/system)?|user\.slice)$", "service"),
     (r"lxc", "lxc"),
     (r"[0-9a-f]{64}", "container"),
     (r"torque/\d", "torque"),
@@ -82,6 +83,11 @@ def test_every_recorded_path_is_classified() -> None:
     with (SHARED / "cgroups/cgroup_paths.tsv").open(encoding="utf-8") as file:
         paths = [row["cgroup_path"] for row in csv.DictReader(file, delimiter="\t")]
     assert len(paths) >= 120
+    # Roots that no process is in belong to nobody.
+    assert {path for path in paths if classify(path).kind == "other"} <= {
+        *(f"/{controller}/torque" for controller in ("cpuacct", "cpuset", "memory")),
+        *(f"/kubepods/{quality}" for quality in ("besteffort", "burstable")),
+    }
     for path in paths:
         expected = next((kind for pattern, kind in reversed(PATTERNS) if re.search(pattern, path)), "other")
         found = classify(path)
