@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from exporter import hostlist
 from exporter.refreshed import Refreshed
 
 _LOG = logging.getLogger(__name__)
@@ -133,30 +134,16 @@ def _nodes(job: dict[str, Any]) -> list[str]:
     nodes = resources.get("nodes")
     if isinstance(nodes, dict):
         allocation = nodes.get("allocation") or []
-        return [str(entry.get("name")) for entry in allocation] or expand_nodes(str(nodes.get("list") or ""))
-    return expand_nodes(str(nodes or job.get("nodes") or ""))
+        return [str(entry.get("name")) for entry in allocation] or _hosts(str(nodes.get("list") or ""))
+    return _hosts(str(nodes or job.get("nodes") or ""))
 
 
-def expand_nodes(text: str) -> list[str]:
-    """A Slurm host list as host names: "gpu[1-2,07],login" → gpu1, gpu2, gpu07, login."""
-    names: list[str] = []
-    for part in re.findall(r"[^,\[\]]+(?:\[[^\]]*\][^,\[\]]*)*", text):
-        expanded = [""]
-        for piece in re.split(r"(\[[^\]]*\])", part):
-            if not piece.startswith("["):
-                expanded = [name + piece for name in expanded]
-                continue
-            expanded = [name + number for name in expanded for number in _range(piece[1:-1])]
-        names.extend(expanded)
-    return names
-
-
-def _range(text: str) -> list[str]:
-    numbers: list[str] = []
-    for piece in text.split(","):
-        first, _, last = piece.partition("-")
-        numbers.extend(str(number).zfill(len(first)) for number in range(int(first), int(last or first) + 1))
-    return numbers
+def _hosts(text: str) -> list[str]:
+    """Host names of a host list; none where it is malformed, and then the job's own words decide."""
+    try:
+        return hostlist.expand(text)
+    except ValueError:
+        return []
 
 
 def gpu_minors(detail: str) -> list[str]:
@@ -164,5 +151,5 @@ def gpu_minors(detail: str) -> list[str]:
     minors = []
     for kind, indices in re.findall(r"(?:^|,)(\w+)[^,()]*(?:\([^)]*?IDX:([^)]*)\))", detail):
         if kind == "gpu" and indices:
-            minors.extend(_range(indices))
+            minors.extend(_hosts(f"[{indices}]"))
     return minors

@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
+from exporter import hostlist
 from exporter.errors import SourceError
 from pipelines.facts import rows_of
-from pipelines.sources import hostlist
 from pipelines.sources.bounds import EARLIEST, LATEST
 from pipelines.sources.jobstats import summaries
 from pipelines.sources.local_times import resolve_spans, utc_candidates

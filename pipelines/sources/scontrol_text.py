@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
+from exporter import hostlist
 from exporter.errors import UsageError
 from pipelines.periods import parse_time
-from pipelines.sources import hostlist
 
 HEADS: Final = {
     "JobId": "jobs",

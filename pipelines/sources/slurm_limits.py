@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from pipelines.sources import hostlist
+from exporter import hostlist
 from pipelines.sources.slurm_values import members_of, moment, text_of
 from pipelines.sources.tally import Tally
 from pipelines.sources.tres import gpus_by_type

@@ -15,8 +15,9 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
+from exporter import hostlist
 from pipelines.facts import joined, rows_of
-from pipelines.sources import hostlist, scontrol_text
+from pipelines.sources import scontrol_text
 from pipelines.sources.device_table import DeviceTable, read_device_table
 from pipelines.sources.files import line_blocks, open_source
 from pipelines.sources.json_members import BrokenJson, read_members

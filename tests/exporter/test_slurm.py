@@ -13,7 +13,7 @@ from exporter.identity import Identities
 from exporter.owners.claims import Claims
 from exporter.owners.processes import ProcessAdapter
 from exporter.owners.slurm import SlurmAdapter
-from exporter.owners.slurm_jobs import JobFacts, Jobs, SlurmJobs, expand_nodes, gpu_minors, parse_jobs
+from exporter.owners.slurm_jobs import JobFacts, Jobs, SlurmJobs, gpu_minors, parse_jobs
 from exporter.owners.static import StaticAdapter
 from tests.exporter.conftest import SHARED, Clock
 
@@ -112,26 +112,13 @@ def test_no_trace_of_slurm_is_no_claim(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("gpu1", ["gpu1"]),
-        ("gpu[1-3]", ["gpu1", "gpu2", "gpu3"]),
-        ("gpu[08-10,12],login", ["gpu08", "gpu09", "gpu10", "gpu12", "login"]),
-        ("r[1-2]n[1-2]", ["r1n1", "r1n2", "r2n1", "r2n2"]),
-        ("", []),
-    ],
-)
-def test_host_lists(text: str, names: list[str]) -> None:
-    assert expand_nodes(text) == names
-
-
-@pytest.mark.parametrize(
     ("detail", "minors"),
     [
         ("gpu:h100:4(IDX:0-3)", ["0", "1", "2", "3"]),
         ("gpu:A100:4(S:0-1),gpu:NV_A100_40GB:2(IDX:0,3),shard:h100:16(IDX:7)", ["0", "3"]),
         ("gpu:2(IDX:5,7)", ["5", "7"]),
         ("gpu:2", []),
+        ("gpu:2(IDX:N/A)", []),
         ("", []),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.sources.hostlist import expand
+from exporter.hostlist import expand
 from pipelines.sources.tres import gpus_by_type
 
 
