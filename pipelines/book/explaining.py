@@ -248,13 +248,7 @@ def _steps(line: Line, reckoned: Reckoned, tenant: str) -> Iterable[str]:
     elif line.kind == "credit":
         yield from (f"{part.description}: {part.amount}, GPUs down beyond what was in use" for part in line.parts)
     elif line.kind == "idle":
-        yield f"policy {config.idle.policy}: idle capacity beyond unused reservations, at its on-demand price"
-        for cause in ("reserved_unused", "stranded", "down", "repair"):
-            policy = getattr(config.idle, cause)
-            if policy != type(config.idle).model_fields[cause].default:
-                yield f"policy {policy} for what is {CAUSE_NAMES[cause]}"
-        if len(line.parts) > 1:
-            yield from (f"{part.description}: {part.amount}" for part in line.parts)
+        yield from _idle_steps(line, config)
         yield f"of {total} that tenants share, this tenant's part is {line.amount}"
     elif line.kind == "overhead":
         parts = {part.description: part.amount for part in line.parts}
@@ -279,6 +273,16 @@ def _steps(line: Line, reckoned: Reckoned, tenant: str) -> Iterable[str]:
         yield f"{entry.described()}, booked in {entry.period} about {entry.charge_period}"
         if entry.kind == "late_data":
             yield f"what is known now of {entry.charge_period} at the rates of then, less what was charged for it"
+
+
+def _idle_steps(line: Line, config: Config) -> Iterable[str]:
+    yield f"policy {config.idle.policy}: idle capacity beyond unused reservations, at its on-demand price"
+    for cause in ("reserved_unused", "stranded", "down", "repair"):
+        policy = getattr(config.idle, cause)
+        if policy != type(config.idle).model_fields[cause].default:
+            yield f"policy {policy} for what is {CAUSE_NAMES[cause]}"
+    if len(line.parts) > 1:
+        yield from (f"{part.description}: {part.amount}" for part in line.parts)
 
 
 def _converted(statement: Statement) -> Iterable[str]:

@@ -44,15 +44,28 @@ def export(config: Config, period: str, *, format_: str, version: str = "1.2", d
     metered, as_of = published_fleet(config.ledger)
     reckoned = Reckoning(config, metered, as_of).of(span)
     rows = rows_of(reckoned, span, dataset)
+    written = checked(rows, reckoned, span, version=version, dataset=dataset)
+    wanted = columns(dataset, version)
+    return _csv(written, [column.name for column in wanted]) if format_ == "csv" else _parquet(rows, wanted)
+
+
+def checked(
+    rows: Sequence[Row], reckoned: Reckoned, period: Period, *, version: str = "1.2", dataset: str = "CostAndUsage"
+) -> list[dict[str, str]]:
+    """Return the rows of a dataset as they are written, after the checker has passed them.
+
+    Raises:
+        ConservationError: the checker found a fault, which is one of this program.
+    """
     wanted = columns(dataset, version)
     written = [{column.name: _text(row.get(column.name)) for column in wanted} for row in rows]
     header = [column.name for column in wanted]
-    totals = {t.tenant: _owed(t, reckoned.config, span) for t in reckoned.report.tenants}
+    totals = {t.tenant: _owed(t, reckoned.config, period) for t in reckoned.report.tenants}
     problems = check(written, header, version=version, dataset=dataset, totals=totals)
     if problems:
         more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
-        raise ConservationError(f"FOCUS {version} of {period}: {problems[0]}{more}; please report it")
-    return _csv(written, header) if format_ == "csv" else _parquet(rows, wanted)
+        raise ConservationError(f"FOCUS {version} from {period.start:%Y-%m-%d}: {problems[0]}{more}; please report it")
+    return written
 
 
 def rows_of(reckoned: Reckoned, period: Period, dataset: str) -> list[Row]:
