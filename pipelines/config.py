@@ -53,7 +53,7 @@ from pipelines.config_section import Dated, Section
 from pipelines.config_source import Kind, Source
 from pipelines.config_yaml import read_yaml
 from pipelines.periods import Period, parse_period
-from pipelines.selectors import SELECTOR_KEYS
+from pipelines.selectors import LIST_KEYS, SELECTOR_KEYS
 from pipelines.tables import FINDING_CODES
 
 __all__ = [
@@ -126,20 +126,25 @@ class Selector(Dated):
     """Slurm QOS."""
     slurm_user: Glob | None = None
     """Slurm user."""
+    slurm_account_tree: Glob | None = None
+    """Slurm account or any account above it, by the tree that a `slurm_state` source tells."""
+    namespace_label: Glob | None = None
+    """A label of the Kubernetes namespace as `key=value`, from a `kube_state` source."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
-        for key in SELECTOR_KEYS:
+        for key in (*SELECTOR_KEYS, *LIST_KEYS):
             if key in self.model_fields_set and getattr(self, key) is None:
                 raise fault("an empty value", "write a glob, or take the key out", key=key)
         if not self.globs:
-            raise fault("no key to match by", f"write one of {', '.join(SELECTOR_KEYS)}")
+            raise fault("no key to match by", f"write one of {', '.join((*SELECTOR_KEYS, *LIST_KEYS))}")
         return self
 
     @cached_property
     def globs(self) -> tuple[tuple[str, str], ...]:
         """(label, glob) of each key that is set."""
-        return tuple((key, glob) for key in SELECTOR_KEYS if (glob := getattr(self, key)) is not None)
+        keys = (*SELECTOR_KEYS, *LIST_KEYS)
+        return tuple((key, glob) for key in keys if (glob := getattr(self, key)) is not None)
 
 
 class Tenant(Section):

@@ -137,8 +137,10 @@ def content_id(source: Source, config: Config) -> str:
         "timezone": (source.timezone or config.timezone).key,
         "suffixes": source.path.suffixes,
     }
+    # Keys that came later count where they are set, so that what was imported before them keeps its name.
+    how |= {key: value for key in ("node", "shards_per_gpu") if (value := getattr(source, key)) is not None}
     digest.update(json.dumps(how, sort_keys=True).encode())
-    for path in _files(source.path):
+    for path in [*_files(source.path), *([source.resolve(source.devices)] if source.devices else [])]:
         try:
             with path.open("rb") as stream:
                 digest.update(hashlib.file_digest(stream, "sha256").digest())

@@ -15,12 +15,12 @@ import duckdb
 import polars as pl
 
 from exporter.errors import LedgerError
-from pipelines import lake, store
+from pipelines import fact_store, fleet_state, lake, store
 from pipelines.findings import FINDING, dated, finding_table, findings_of
 from pipelines.intervals import Interval
 from pipelines.metering import LEASE, OUTAGE, Inputs, Metered
 from pipelines.rollup import USAGE
-from pipelines.tables import ACCOUNTING, INVENTORY, RECORD, Batch, Finding
+from pipelines.tables import ACCOUNTING, INVENTORY, RECORD, Batch, Finding, conformed
 
 LEDGER_NAME: Final = "ledger.duckdb"
 LAKE_NAME: Final = "lake"
@@ -29,7 +29,7 @@ STAGES: Final = 2
 _ACTIVE_IMPORTS: Final = """
 -- grain: import whose rows count; a newer file of a configured list of what is replaces the older one
 SELECT id FROM imported AS i
-WHERE NOT (i.configured AND i.kind IN ('allocations', 'inventory'))
+WHERE NOT (i.configured AND i.kind IN ('allocations', 'inventory', 'calendar'))
    OR i.sequence = (
         SELECT max(sequence) FROM imported AS j
         WHERE j.configured AND j.kind = i.kind AND j.source = i.source
@@ -55,10 +55,10 @@ distinct_rows AS (
     GROUP BY ALL
 ),
 runs AS (
-    SELECT * EXCLUDE (nth) FROM distinct_rows WHERE kind <> 'slurm'
+    SELECT * EXCLUDE (nth) FROM distinct_rows WHERE kind NOT IN ('slurm', 'kubernetes')
     UNION ALL BY NAME
     -- of two records of one run the ended one wins, then the longer
-    SELECT * EXCLUDE (nth) FROM distinct_rows WHERE kind = 'slurm'
+    SELECT * EXCLUDE (nth) FROM distinct_rows WHERE kind IN ('slurm', 'kubernetes')
     QUALIFY row_number() OVER (
         PARTITION BY cluster, labelled_as, "start", model ORDER BY ended DESC, "end" DESC NULLS FIRST, gpus DESC
     ) = 1
@@ -85,6 +85,7 @@ class Ledger:
         self.folder, self._connection = folder, connection
         with store.transaction(connection):
             connection.execute(files("pipelines").joinpath("schema.sql").read_text())
+            fact_store.prepare(connection)
 
     def knows(self, import_id: str) -> bool:
         """Return whether this very content was imported before."""
@@ -151,6 +152,7 @@ class Ledger:
             self._insert("record", _numbered(entry.batch.records, RECORD), entry.id)
             self._insert("accounting", entry.batch.accounting, entry.id)
             self._insert("inventory", entry.batch.inventory, entry.id)
+            fact_store.replace(con, entry.id, entry.batch.facts)
             if until is not None:
                 con.execute("DELETE FROM watermark WHERE source = ?", [entry.source])
                 con.execute("INSERT INTO watermark VALUES (?, ?)", [entry.source, until])
@@ -182,6 +184,7 @@ class Ledger:
                 _INVENTORY,
                 INVENTORY,
             ),
+            facts=fact_store.read(self._connection, _ACTIVE_IMPORTS),
         )
 
     def _table(self, query: str, schema: dict[str, pl.DataType]) -> pl.DataFrame:
@@ -209,6 +212,7 @@ class Ledger:
                 ("usage", metered.usage),
                 ("outage", metered.outages),
                 ("finding", finding_table(findings)),
+                *metered.state.items(),
             ):
                 con.register("incoming", rows)
                 con.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM incoming")  # noqa: S608
@@ -250,6 +254,7 @@ def read_metered(connection: duckdb.DuckDBPyConnection) -> Metered | None:
         outages=_typed(connection, "outage", OUTAGE),
         findings=findings_of(_typed(connection, "finding", FINDING).sort(pl.all())),
         span=span,
+        state=fleet_state.read(connection),
     )
 
 
@@ -257,7 +262,7 @@ def _typed(connection: duckdb.DuckDBPyConnection, table: str, schema: dict[str, 
     rows: pl.DataFrame = connection.sql(f"SELECT * FROM {table}").pl()  # noqa: S608
     if not {*schema} <= {*rows.columns}:
         raise LedgerError("the ledger was written by an older release; run `gpuledger run --once` to make it anew")
-    return rows.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
+    return conformed(rows, schema)
 
 
 def _numbered(rows: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.DataFrame:

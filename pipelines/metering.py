@@ -5,8 +5,8 @@ The same function serves a replay, an import and the daemon; it holds no state a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import polars as pl
@@ -14,12 +14,20 @@ import polars as pl
 from pipelines.capacity import Part, account, take_down
 from pipelines.config import Config, Rate, Reservation
 from pipelines.conservation import check_conservation
+from pipelines.evidence import with_summaries
 from pipelines.existence import exist
+from pipelines.facts import NOTHING, Facts
 from pipelines.findings import summed
 from pipelines.fleet import Fleet
+from pipelines.fleet_state import fleet_state
+from pipelines.health import device_states, spells
+from pipelines.health import outages as health_outages
+from pipelines.hierarchy import with_hierarchy
+from pipelines.holdings import held_runs
 from pipelines.instants import from_ms, to_ms
 from pipelines.intervals import Interval, intersect, union
 from pipelines.leases import Lease
+from pipelines.listings import with_listings
 from pipelines.periods import local_midnights
 from pipelines.placement import Placement
 from pipelines.rollup import roll_up
@@ -43,6 +51,8 @@ LEASE: Final[dict[str, pl.DataType]] = {
     "slurm_partition": pl.String(),
     "slurm_qos": pl.String(),
     "slurm_user": pl.String(),
+    "slurm_account_tree": pl.String(),  # the account and all above it, a line each
+    "namespace_label": pl.String(),  # key=value of its namespace, a line each
     "node": pl.String(),
     "device": pl.String(),
     "instance": pl.String(),
@@ -77,6 +87,7 @@ class Inputs:
     records: pl.DataFrame
     accounting: pl.DataFrame
     inventory: pl.DataFrame
+    facts: Facts = NOTHING
 
 
 @dataclass(frozen=True)
@@ -88,6 +99,7 @@ class Metered:
     outages: pl.DataFrame
     findings: list[Finding]
     span: Interval | None
+    state: Mapping[str, pl.DataFrame] = field(default_factory=dict)  # fleet_state.TABLES
 
 
 def meter(inputs: Inputs, config: Config, *, window: Interval | None = None) -> Metered:
@@ -105,9 +117,13 @@ def meter(inputs: Inputs, config: Config, *, window: Interval | None = None) -> 
     records = records_from(table, (window or span or (0, 0))[1])
     working = [r for r in records if r.given_class not in OUT]
     outages = [r for r in records if r.given_class in OUT]
-    named, demands = named_leases(working, sighted.scheduled, fleet, findings)
-    exist(fleet, _in_ms(inputs.inventory, "from", "to"), named, reach or (0, 0), findings)
+    runs = held_runs(sighted.scheduled, inputs.facts["holding"], fleet)
+    named, demands = named_leases(working, runs, fleet, findings)
+    inventory = with_listings(inputs.inventory, inputs.facts["scheduler_node"])
+    exist(fleet, _in_ms(inventory, "from", "to"), named, reach or (0, 0), findings)
     held = pushed_out(sighted.leases, named, sighted.shared, findings)
+    states = device_states(spells(inputs.facts["condition"]), fleet)
+    outages += health_outages(states, fleet, [*held, *named], config, (reach or (0, 0))[1])
     down = _named_outages(outages, fleet, findings)
     leases = _placed([*held, *fitted(named, fleet, findings)], demands, fleet, down, findings)
     split = None if config.sharing.split == "even" else sighted.split
@@ -117,12 +133,14 @@ def meter(inputs: Inputs, config: Config, *, window: Interval | None = None) -> 
     cuts = [*(window or ()), *_edges(config, parts)]
     usage = roll_up(parts, leases, ids, fleet, sighted.stamps, cuts)
     check_conservation(usage, fleet)
+    table = with_hierarchy(_lease_table(leases, ids, fleet), inputs.facts)
     return Metered(
-        leases=_lease_table(leases, ids, fleet),
-        usage=usage,
+        leases=table,
+        usage=with_summaries(usage, table, inputs.facts["summary"], findings),
         outages=_outage_table(outages, fell, fleet),
         findings=summed(findings),
         span=span,
+        state=fleet_state(fleet, states, inputs.facts),
     )
 
 
@@ -221,7 +239,8 @@ def _lease_table(leases: list[Lease], ids: list[str], fleet: Fleet) -> pl.DataFr
                 lease_id, lease.cluster, lease.kind, lease.workload, lease.namespace, lease.pod, lease.pod_uid,
                 lease.user,
                 lease.tenant, lease.given_class, lease.slurm_account, lease.slurm_partition, lease.slurm_qos,
-                lease.slurm_user, lease.node or device.node, device.device, device.instance, device.model, lease.start,
+                lease.slurm_user, None, None, lease.node or device.node, device.device, device.instance, device.model,
+                lease.start,
                 lease.end, lease.whole_start if lease.whole_start is not None else lease.start, lease.guessed,
             )
         )  # fmt: skip

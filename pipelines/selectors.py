@@ -22,7 +22,9 @@ SELECTOR_KEYS: Final = (
     "slurm_qos",
     "slurm_user",
 )
-"""The labels that a selector may name."""
+"""The labels that a selector may name, and that Prometheus knows too."""
+LIST_KEYS: Final = ("slurm_account_tree", "namespace_label")
+"""Labels with several values, a line each, known to schedulers alone: a selector matches if one of them does."""
 
 
 def glob_matches(pattern: str, text: str) -> bool:
@@ -44,7 +46,8 @@ def matches(selector: Selector, labels: Mapping[str, str | None], at: datetime |
         return False
     for key, pattern in selector.globs:
         label = labels.get(key)
-        if label is None or not glob_matches(pattern, label):
+        values = [] if label is None else label.split("\n") if key in LIST_KEYS else [label]
+        if not any(glob_matches(pattern, value) for value in values):
             return False
     return True
 

@@ -6,7 +6,7 @@ Text that is unknown is null, never "".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -99,6 +99,7 @@ FINDING_CODES: Final = (
     "gpus_not_tracked",
     "xid_event",
     "late_data",
+    "summarised_use",
     "estimated_share",
 )
 
@@ -133,3 +134,11 @@ class Batch:
     more: Iterable[pl.DataFrame] = ()
     """Samples beyond `samples`, in tables of whole UTC days that are read as they are asked for, once."""
     facts: dict[str, pl.DataFrame] = field(default_factory=dict)  # tables of `pipelines.facts`, those that it has
+
+
+def conformed(table: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """Return a stored table in the columns of today: what an older version didn't write is null."""
+    return table.select(
+        (pl.col(name) if name in table.columns else pl.lit(None)).cast(kind).alias(name)
+        for name, kind in schema.items()
+    )

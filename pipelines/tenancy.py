@@ -11,7 +11,7 @@ import polars as pl
 from pipelines.config import Config, Tenant
 from pipelines.instants import from_ms, to_ms
 from pipelines.periods import local_midnight
-from pipelines.selectors import SELECTOR_KEYS, matches
+from pipelines.selectors import LIST_KEYS, SELECTOR_KEYS, matches
 
 TENANCY: Final[dict[str, pl.DataType]] = {
     "lease": pl.String(),
@@ -37,13 +37,14 @@ def tenancy(leases: pl.DataFrame, config: Config) -> pl.DataFrame:
     ids = {tenant.id for tenant in config.tenants}
     cache: dict[tuple[Any, ...], tuple[str | None, bool]] = {}
     rows = []
-    columns = ["id", "start", "end", "tenant", *SELECTOR_KEYS]
+    keys = (*SELECTOR_KEYS, *LIST_KEYS)
+    columns = ["id", "start", "end", "tenant", *keys]
     for lease_id, start, end, given, *labels in leases.select(columns).iter_rows():
         inner = [e for e in edges if start < e < end]
         for a, b in zip([start, *inner], [*inner, end], strict=True):
             key = (given, *labels, sum(e <= a for e in edges))
             if key not in cache:
-                named = dict(zip(SELECTOR_KEYS, labels, strict=True))
+                named = dict(zip(keys, labels, strict=True))
                 at = from_ms(a)
                 cache[key] = (
                     (given if given in ids else None) if given else _tenant(config, named, at),

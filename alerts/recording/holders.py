@@ -17,7 +17,7 @@ from pipelines.promql.expressions import anchored, by, during, quote, replaced
 from pipelines.promql.holders import HOLDABLE, SHARE, dcgm_holders, our_holders
 from pipelines.promql.normalise import BOARD, DEVICE, DEVICE_IDENTITY
 from pipelines.promql.recorded import HELD, IDENTITY, SLOTS, WEIGHT
-from pipelines.selectors import SELECTOR_KEYS
+from pipelines.selectors import LIST_KEYS, SELECTOR_KEYS
 
 UNATTRIBUTED: Final = "unattributed"
 """The tenant of what somebody holds and no selector matches. Real tenants can't be shadowed: see ``tenant_edges``."""
@@ -102,6 +102,8 @@ def _matched(config: Config, keyed: str, at: datetime | None) -> str:
 
 
 def _holding(selectors: Sequence[Selector], at: datetime | None) -> list[Selector]:
+    # What only schedulers know of, Prometheus can't match by: there it matches nothing.
+    selectors = [s for s in selectors if not any(key in LIST_KEYS for key, _ in s.globs)]
     if at is None:  # before every edge
         return [selector for selector in selectors if selector.from_ is None]
     return [selector for selector in selectors if selector.holds(at)]
