@@ -14,7 +14,20 @@ import pytest
 FLOORS: Final = {"gpuledger": 5, "app": 4, "dashboards": 3, "alerts": 3, "pipelines": 2, "exporter": 1}
 
 NODE: Final = frozenset({"prometheus_client", "pynvml", "yaml"})
-ENGINE: Final = NODE | {"duckdb", "httpx", "numpy", "polars", "pydantic", "pydantic_core"}
+ENGINE: Final = NODE | {
+    *(
+        "cramjam",
+        "duckdb",
+        "google",
+        "google_crc32c",
+        "httpx",
+        "msgspec",
+        "numpy",
+        "polars",
+        "pydantic",
+        "pydantic_core",
+    )
+}
 THIRD_PARTIES: Final = {
     "exporter": NODE,
     "pipelines": ENGINE,
@@ -30,6 +43,7 @@ OPTIONAL: Final = {
     "exporter/passwords.py": {"bcrypt"},  # where the system's libcrypt has none
     "pipelines/book/statement_pdf.py": {"typst"},  # comes with [reports]
     "pipelines/book/statement_xlsx.py": {"xlsxwriter"},  # comes with [reports]
+    "pipelines/sources/prometheus/xor_jit.py": {"numba"},  # comes with [fast]; loaded where it is
     "pipelines/promql/lint.py": {"promql_parser"},  # comes with [dashboards], whose queries it lints
 }
 """What single files may import of an extra that the rest of their wing does without."""

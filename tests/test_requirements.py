@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-LOCKED_EXTRAS: Final = ("kubernetes", "pipelines", "dashboards", "app", "reports", "dev")
+LOCKED_EXTRAS: Final = ("kubernetes", "pipelines", "dashboards", "app", "reports", "fast", "dev")
 
 
 @pytest.fixture(scope="module")

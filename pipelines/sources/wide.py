@@ -13,15 +13,8 @@ from typing import Final
 import polars as pl
 
 from exporter.catalog import Metric, resolve
-from pipelines.sources.identity import (
-    GPU_INFO,
-    INFO_SERIES,
-    Identity,
-    identify,
-    is_other_entity,
-    mig_profile,
-    split_uuid,
-)
+from pipelines.sources.identities import Identities
+from pipelines.sources.identity import INFO_SERIES, is_other_entity
 from pipelines.sources.tally import Tally
 from pipelines.tables import SAMPLE_LABELS, TIME
 
@@ -34,6 +27,8 @@ NO_DEVICE: Final = -2
 _INT32_BLANK: Final = (2147483632.0, 2147483647.0)
 _FP64_BLANK: Final = 140737488355328.0
 _INT64_BLANK: Final = 9.2e18
+SMALLEST_BLANK: Final = _INT32_BLANK[0]
+"""No value below it is one."""
 
 
 class Observations:
@@ -49,13 +44,10 @@ class Observations:
         self.series = array("i")
         self.values = array("d")
         self._tally = tally
-        self._cluster = cluster
         self._keys: dict[str, int] = {}
-        self._identities: dict[Identity, int] = {}
+        self._identities = Identities(cluster)
         self._by_labels: dict[tuple[int, int, int], int] = {}
         self._known: list[tuple[int, int, float, bool, int]] = []  # metric, identity, scale, is DCGM's, rank of name
-        self._models: dict[str, tuple[str | None, str | None]] = {}  # device → model, index
-        self._profiles: dict[tuple[str, str], str] = {}  # device, instance → profile
 
     def known(self, name: str) -> bool:
         """Whether series of this name are to be read at all."""
@@ -64,18 +56,17 @@ class Observations:
     def series_of(self, name: str, labels: Mapping[str, str]) -> int:
         """The number of a series, ``FOREIGN`` or ``NO_DEVICE``."""
         if name in INFO_SERIES:
-            self._describe(name, labels)
+            self._identities.describe(name, labels)
             return FOREIGN
         resolved = resolve(name)
         if resolved is None or is_other_entity(labels):
             return FOREIGN
-        identity = identify(labels, self._cluster)
-        if identity is None:
+        which = self._identities.number(labels)
+        if which is None:
             return NO_DEVICE
         metric, scale, origin = resolved
         key = self._keys.setdefault(metric.key, len(self._keys))
-        which = self._identities.setdefault(identity, len(self._identities))
-        rank = _rank(metric, name)
+        rank = rank_of(metric, name)
         number = self._by_labels.setdefault((key, which, rank), len(self._known))
         if number == len(self._known):
             self._known.append((key, which, scale, origin == "dcgm", rank))
@@ -91,11 +82,11 @@ class Observations:
         """The wide sample table, sorted by time, then in the order in which label sets were first seen."""
         if not self.times:
             return pl.DataFrame(schema=SAMPLE_LABELS)
-        rows = self._one_value_each(self._rows())
+        rows = one_value_each(self._rows(), self._tally)
         wide = rows.pivot(on="metric", index=["time", "identity"], values="value", maintain_order=False)
         keys = [key for key, number in self._keys.items() if str(number) in wide.columns]
         wide = wide.sort("time", "identity")
-        labels = self._label_columns()
+        labels = self._identities.table()
         picked = wide["identity"]
         return pl.DataFrame(
             [wide["time"].cast(TIME)]
@@ -117,11 +108,6 @@ class Observations:
             orient="row",
         )
         series = pl.Series(self.series, dtype=pl.Int32)
-        raw = pl.col("raw")
-        blank = (raw >= _INT64_BLANK) & raw.is_finite()
-        dcgm_blank = (raw.is_between(*_INT32_BLANK) & (raw == raw.floor())) | raw.is_between(
-            _FP64_BLANK, _FP64_BLANK + 3
-        )
         return pl.DataFrame(
             [
                 pl.Series("time", self.times, dtype=pl.Int64),
@@ -133,52 +119,45 @@ class Observations:
             "metric",
             "identity",
             "rank",
-            value=pl.when(blank | (pl.col("dcgm") & dcgm_blank)).then(float("nan")).otherwise(raw * pl.col("scale")),
+            value=in_base_units(pl.col("raw"), pl.col("scale"), dcgm=pl.col("dcgm")),
         )
 
-    def _one_value_each(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Of several values at one time the smallest finite one; where two names give one metric, the first name's."""
-        cell = ["metric", "identity", "time"]
-        rows = rows.sort(cell)
-        # Neighbours are compared, because hashing every cell takes ten times the memory of the rows.
-        as_before = pl.all_horizontal(pl.col(column) == pl.col(column).shift() for column in cell)
-        again = rows.select(as_before.fill_null(value=False)).to_series()
-        repeated = again | again.shift(-1, fill_value=False)
-        if not repeated.any():
-            return rows
-        doubtful = rows.filter(repeated)
-        surplus = doubtful.height - doubtful.select(pl.struct(*cell, "rank").n_unique()).item()
-        self._tally.add("more than one value of a series at one time; the smaller is kept", count=surplus,
-                        code="duplicate_sample")  # fmt: skip
-        settled = doubtful.sort(~pl.col("value").is_finite(), "rank", "value").unique(cell, keep="first")
-        return pl.concat([rows.filter(~repeated), settled.select(rows.columns)])
 
-    def _label_columns(self) -> pl.DataFrame:
-        schema = {name: kind for name, kind in SAMPLE_LABELS.items() if name != "time"}
-        described = []
-        for identity in self._identities:
-            model, index = self._models.get(identity.device, (None, None))
-            profile = self._profiles.get((identity.device, identity.instance or ""))
-            described.append(
-                identity._replace(
-                    model=identity.model or model,
-                    gpu_index=identity.gpu_index or index,
-                    profile=identity.profile or profile,
-                )
-            )
-        return pl.DataFrame(described, schema=schema, orient="row")
+def in_base_units(raw: pl.Expr, scale: pl.Expr, *, dcgm: pl.Expr) -> pl.Expr:
+    """Values as exposed → in base units; an exporter's blank codes become NaN.
 
-    def _describe(self, name: str, labels: Mapping[str, str]) -> None:
-        device, _ = split_uuid(labels.get("uuid"))
-        if device is None:
-            return
-        if name == GPU_INFO:
-            self._models[device] = (labels.get("name") or None, labels.get("index") or None)
-        elif labels.get("gpu_instance_id") and labels.get("profile"):
-            self._profiles[device, labels["gpu_instance_id"]] = mig_profile(labels["profile"])
+    Args:
+        dcgm: whether the name is DCGM's, whose blanks are more.
+    """
+    blank = (raw >= _INT64_BLANK) & raw.is_finite()
+    dcgm_blank = (raw.is_between(*_INT32_BLANK) & (raw == raw.floor())) | raw.is_between(_FP64_BLANK, _FP64_BLANK + 3)
+    return pl.when(blank | (dcgm & dcgm_blank)).then(float("nan")).otherwise(raw * scale)
 
 
-def _rank(metric: Metric, name: str) -> int:
+def one_value_each(rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """Of several values at one time the smallest finite one; where two names give one metric, the first name's.
+
+    Args:
+        rows: ``metric``, ``identity``, ``time``, ``rank`` (of the name), ``value``.
+        tally: counts what is given up.
+    """
+    cell = ["metric", "identity", "time"]
+    rows = rows.sort(cell)
+    # Neighbours are compared, because hashing every cell takes ten times the memory of the rows.
+    as_before = pl.all_horizontal(pl.col(column) == pl.col(column).shift() for column in cell)
+    again = rows.select(as_before.fill_null(value=False)).to_series()
+    repeated = again | again.shift(-1, fill_value=False)
+    if not repeated.any():
+        return rows
+    doubtful = rows.filter(repeated)
+    surplus = doubtful.height - doubtful.select(pl.struct(*cell, "rank").n_unique()).item()
+    tally.add("more than one value of a series at one time; the smaller is kept", count=surplus,
+                    code="duplicate_sample")  # fmt: skip
+    settled = doubtful.sort(~pl.col("value").is_finite(), "rank", "value").unique(cell, keep="first")
+    return pl.concat([rows.filter(~repeated), settled.select(rows.columns)])
+
+
+def rank_of(metric: Metric, name: str) -> int:
     """Where ``name`` stands among the names of its metric: the catalogue lists the better one first."""
     names = [metric.name, *(n.name for n in metric.dcgm), *(n.name for n in metric.smi)]
     return names.index(name)

@@ -179,6 +179,8 @@ class FakePrometheus(ThreadingHTTPServer):
             start, end = float(fields["start"]), float(fields["end"])
             hit = any(start <= t <= end for values in self.stored.values() for t, _ in values)
             return {"status": "success", "data": [LABELS] if hit else []}
+        if not path.endswith("/query"):
+            return {"status": "error", "errorType": "not_found", "error": "there is only the query API"}
         name, _, span = fields["query"].partition("[")
         self.asked.append(fields["query"])
         if name in self.broken:
@@ -196,7 +198,7 @@ class _FakeHandler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         asked = httpx.URL(self.path)
-        form = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+        form = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode("latin-1")
         body = json.dumps(self.server.answer(asked.path, httpx.QueryParams(form) if form else asked.params)).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")

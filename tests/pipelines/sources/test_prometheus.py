@@ -1,99 +1,70 @@
+"""A Prometheus as a source, read by its query API: windows, failures, sign-in, what is stored at all."""
+
 from __future__ import annotations
 
-import socket
-import subprocess
-import time
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import httpx
+import polars as pl
 import pytest
 
 from exporter.errors import SourceError
 from pipelines.config import Source
-from pipelines.sources.exposition import read_exposition
-from pipelines.sources.prometheus import read_prometheus, read_window, stored_span
-from pipelines.sources.prometheus_api import PrometheusApi
+from pipelines.sources.prometheus import read_prometheus, read_windows
+from pipelines.sources.prometheus.query_api import PrometheusApi
+from pipelines.sources.prometheus.reading import readable
+from pipelines.sources.prometheus.span import stored_span
+from pipelines.tables import Batch
+from tests.pipelines.sources.prometheus_double import URL, Server, matrix, success
 
 NOON = datetime(2026, 10, 5, 12, tzinfo=UTC)
 NOON_S = NOON.timestamp()
 HOUR = timedelta(hours=1)
-URL = "http://prometheus.test/prefix"
-UTIL = {"__name__": "DCGM_FI_DEV_GPU_UTIL", "UUID": "GPU-a", "Hostname": "n1", "instance": "n1:9400", "job": "dcgm"}
-
-Answer = Callable[[httpx.Request], httpx.Response]
+NAME = "DCGM_FI_DEV_GPU_UTIL"
+UTIL = {"__name__": NAME, "UUID": "GPU-a", "Hostname": "n1", "instance": "n1:9400", "job": "dcgm"}
 
 
-def success(data: object, **more: object) -> httpx.Response:
-    return httpx.Response(200, json={"status": "success", "data": data, **more})
+def read(server: Server, start: datetime = NOON, end: datetime = NOON + HOUR) -> Batch:
+    return read_prometheus(Source(prometheus=URL, cluster="c"), (start, end), api=server.api())
 
 
-def matrix(*series: tuple[dict[str, str], list[tuple[float, str]]]) -> httpx.Response:
-    return success({"resultType": "matrix", "result": [{"metric": m, "values": v} for m, v in series]})
-
-
-class Server:
-    """A server's answers by path; what was asked is kept."""
-
-    def __init__(self, names: list[str], query: Answer, series: Answer | None = None) -> None:
-        self.asked: list[tuple[str, dict[str, str]]] = []
-        self.pauses: list[float] = []
-        self._answers: dict[str, Answer] = {
-            "/prefix/api/v1/label/__name__/values": lambda _: success(names),
-            "/prefix/api/v1/query": query,
-            "/prefix/api/v1/series": series or (lambda _: success([])),
-        }
-
-    def api(self) -> PrometheusApi:
-        client = httpx.Client(transport=httpx.MockTransport(self._answer))
-        return PrometheusApi(URL, client, sleep=self.pauses.append)
-
-    def _answer(self, request: httpx.Request) -> httpx.Response:
-        form = dict(httpx.QueryParams(request.content.decode())) | dict(request.url.params)
-        self.asked.append((request.url.path, form))
-        return self._answers[request.url.path](request)
-
-
-def window(server: Server, start: datetime = NOON, end: datetime = NOON + HOUR) -> Any:
-    return read_window(server.api(), start, end, cluster="c", name="p")
+def milliseconds(query: str) -> int:
+    return int(query.partition("[")[2].removesuffix("ms]"))
 
 
 def test_samples_come_as_stored_and_only_known_names_are_asked_for() -> None:
     values = [(NOON_S, "40"), (NOON_S + 60.123, "60"), (NOON_S + 120, "NaN")]
-    server = Server(["up", "DCGM_FI_DEV_GPU_UTIL", "go_goroutines"], lambda _: matrix((UTIL, values)))
-    batch = window(server)
+    server = Server(["up", NAME, "go_goroutines"], query=lambda _: matrix((UTIL, values)))
+    batch = read(server)
     assert batch.samples.select("cluster", "device", "node", "scrape_job").unique().rows() == [
         ("c", "GPU-a", "n1", "dcgm")
     ]
     assert [t.timestamp() for t in batch.samples["time"]] == [NOON_S, NOON_S + 60.123, NOON_S + 120]
     assert batch.samples["gpu_util_ratio"].to_list()[:2] == [0.4, 0.6]
     assert batch.samples["gpu_util_ratio"].is_nan().to_list() == [False, False, True]
-    queries = [form for path, form in server.asked if path.endswith("/query")]
-    assert [form["query"] for form in queries] == ["DCGM_FI_DEV_GPU_UTIL[3600000ms]"]
+    assert [form["query"] for form in server.queries()] == [f"{NAME}[3600000ms]"]
 
 
-def test_a_window_is_read_in_bounded_pieces_and_no_sample_twice() -> None:
-    stored = [NOON_S + 1800 * i for i in range(49)]
+def test_a_span_is_read_in_days_and_no_sample_twice() -> None:
+    stored = [NOON_S + 1800 * i for i in range(150)]
 
     def query(request: httpx.Request) -> httpx.Response:
         # As Prometheus 2 has it: closed on both sides.
-        params = request.url.params
-        end, span = float(params["time"]), int(params["query"].partition("[")[2].removesuffix("ms]")) / 1000
+        end, span = float(request.url.params["time"]), milliseconds(request.url.params["query"]) / 1000
         return matrix((UTIL, [(t, "40") for t in stored if end - span <= t <= end]))
 
-    server = Server(["DCGM_FI_DEV_GPU_UTIL"], query)
-    batch = window(server, NOON, NOON + 24 * HOUR)
-    assert [t.timestamp() for t in batch.samples["time"]] == stored[:48]
+    server = Server([NAME], query=query)
+    batch = read(server, NOON, NOON + 72 * HOUR)
+    assert [t.timestamp() for t in batch.samples["time"]] == stored[:144]
     assert batch.findings == []
-    assert sum(path.endswith("/query") for path, _ in server.asked) == 4
+    assert [milliseconds(form["query"]) / 3_600_000 for form in server.queries()] == [12, 24, 24, 12]
 
 
 def test_a_query_that_is_too_large_is_asked_in_halves() -> None:
     def query(request: httpx.Request) -> httpx.Response:
-        milliseconds = int(request.url.params["query"].partition("[")[2].removesuffix("ms]"))
-        if milliseconds > 1_000_000:
+        if milliseconds(request.url.params["query"]) > 1_000_000:
             error = {
                 "status": "error",
                 "errorType": "execution",
@@ -102,13 +73,13 @@ def test_a_query_that_is_too_large_is_asked_in_halves() -> None:
             return httpx.Response(422, json=error)
         return matrix((UTIL, [(float(request.url.params["time"]), "40")]))
 
-    assert window(Server(["DCGM_FI_DEV_GPU_UTIL"], query)).samples.height == 4
+    assert read(Server([NAME], query=query)).samples.height == 4
 
 
 def test_a_server_that_refuses_even_a_minute_is_an_error() -> None:
     error = {"status": "error", "errorType": "execution", "error": "too many samples"}
     with pytest.raises(SourceError, match="too many samples"):
-        window(Server(["DCGM_FI_DEV_GPU_UTIL"], lambda _: httpx.Response(422, json=error)))
+        read(Server([NAME], query=lambda _: httpx.Response(422, json=error)))
 
 
 @pytest.mark.parametrize(
@@ -117,6 +88,12 @@ def test_a_server_that_refuses_even_a_minute_is_an_error() -> None:
         (httpx.Response(200, json={"status": "error", "errorType": "internal", "error": "no"}), "internal: no"),
         (success({"resultType": "matrix", "result": []}, warnings=["store gateway is down"]), "in part only"),
         (success({"resultType": "matrix", "result": []}, isPartial=True), "in part only"),
+        (success({"resultType": "matrix", "result": {}}), "something else"),
+        (
+            success({"resultType": "matrix", "result": [{"metric": UTIL, "values": [[NOON_S, "forty"]]}]}),
+            "other things than numbers",
+        ),
+        (success({"resultType": "matrix", "result": [{"metric": UTIL, "values": [[NOON_S]]}]}), "other things"),
         (
             httpx.Response(400, json={"status": "error", "errorType": "bad_data", "error": "parse\nerror"}),
             "parse error",
@@ -129,26 +106,48 @@ def test_a_server_that_refuses_even_a_minute_is_an_error() -> None:
 )
 def test_an_answer_that_is_not_whole_is_an_error_never_no_data(answer: httpx.Response, message: str) -> None:
     with pytest.raises(SourceError, match=message) as caught:
-        window(Server(["DCGM_FI_DEV_GPU_UTIL"], lambda _: answer))
+        read(Server([NAME], query=lambda _: answer))
     assert str(caught.value).startswith(URL)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_windows_before_the_one_that_fails_are_whole() -> None:
+    def query(request: httpx.Request) -> httpx.Response:
+        end = float(request.url.params["time"])
+        if end > NOON_S + 43_200:
+            return success({"resultType": "matrix", "result": []}, warnings=["a store is away"])
+        return matrix((UTIL, [(end, "40")]))
+
+    windows = read_windows(Source(prometheus=URL), (NOON, NOON + 72 * HOUR), api=Server([NAME], query=query).api())
+    until, batch = next(windows)
+    assert (until, batch.samples.height) == (NOON + 12 * HOUR, 1)
+    with pytest.raises(SourceError, match="a store is away"):
+        list(windows)
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
 def test_a_server_that_is_unwell_is_asked_again(status: int) -> None:
     answers = iter([httpx.Response(status), httpx.Response(status), matrix((UTIL, [(NOON_S, "40")]))])
-    server = Server(["DCGM_FI_DEV_GPU_UTIL"], lambda _: next(answers))
-    assert window(server).samples.height == 1
+    server = Server([NAME], query=lambda _: next(answers))
+    assert read(server).samples.height == 1
     assert server.pauses == [0.5, 1.0]
+
+
+def test_a_server_that_names_a_pause_gets_it() -> None:
+    later = [httpx.Response(429, headers={"Retry-After": after}) for after in ("7", "600", "soon")]
+    answers = iter([*later, matrix((UTIL, [(NOON_S, "40")]))])
+    server = Server([NAME], query=lambda _: next(answers))
+    assert read(server).samples.height == 1
+    assert server.pauses == [7.0, 60.0, 2.0]
 
 
 def test_a_server_that_times_out_is_asked_again_and_then_named() -> None:
     def query(_: httpx.Request) -> httpx.Response:
         raise httpx.ReadTimeout("timed out")
 
-    server = Server(["DCGM_FI_DEV_GPU_UTIL"], query)
+    server = Server([NAME], query=query)
     with pytest.raises(SourceError, match=r"could not be reached \(timed out\)"):
-        window(server)
+        read(server)
     assert len(server.pauses) == 3
 
 
@@ -157,12 +156,31 @@ def test_info_series_give_models() -> None:
 
     def query(request: httpx.Request) -> httpx.Response:
         if "info" in request.url.params["query"]:
-            info = {"metric": {"uuid": uuid, "name": "NVIDIA H200"}, "value": [NOON_S, "1"]}
-            return success({"resultType": "vector", "result": [info]})
+            return matrix(({"uuid": uuid, "name": "NVIDIA H200"}, [(NOON_S, "1")]))
         return matrix(({"uuid": uuid, "instance": "n1:9835"}, [(NOON_S, "0.5")]))
 
-    batch = window(Server(["nvidia_smi_gpu_info", "nvidia_smi_utilization_gpu_ratio"], query))
+    batch = read(Server(["nvidia_smi_gpu_info", "nvidia_smi_utilization_gpu_ratio"], query=query))
     assert batch.samples.select("device", "model", "node").rows() == [(f"GPU-{uuid}", "NVIDIA H200", "n1")]
+
+
+def test_a_series_that_names_no_device_is_counted_and_the_rest_kept() -> None:
+    nameless = {"__name__": NAME, "job": "dcgm"}
+    link = {**UTIL, "nvlink": "3"}
+    batch = read(
+        Server([NAME], query=lambda _: matrix(*((labels, [(NOON_S, "40")]) for labels in (nameless, link, UTIL))))
+    )
+    assert batch.samples["device"].to_list() == ["GPU-a"]
+    assert [(finding.code, finding.count) for finding in batch.findings] == [("bad_line", 1)]
+
+
+def test_external_labels_name_the_replica_as_they_do_by_remote_read() -> None:
+    configuration = "global:\n  external_labels:\n    prometheus_replica: b\n    job: not this one\n"
+    server = Server(
+        [NAME],
+        query=lambda _: matrix((UTIL, [(NOON_S, "40")])),
+        status__config=lambda _: success({"yaml": configuration}),
+    )
+    assert read(server).samples.select("replica", "scrape_job").rows() == [("b", "dcgm")]
 
 
 @pytest.mark.parametrize(("first", "last"), [(0.0, 0.0), (0.6, 90.25), (-400.0, -3.0), (-0.1, 0.1)])
@@ -175,8 +193,8 @@ def test_the_stored_span_is_found_by_asking_the_index(first: float, last: float)
         hit = begin <= float(form["end"]) and float(form["start"]) <= finish
         return success([UTIL] if hit else [], warnings=["results truncated due to limit"] if hit else [])
 
-    server = Server(["DCGM_FI_DEV_GPU_UTIL"], lambda _: matrix(), series)
-    span = stored_span(server.api(), NOON + timedelta(days=100))
+    server = Server([NAME], series=series)
+    span = stored_span(server.api(), NOON + timedelta(days=100), readable)
     assert span is not None
     assert span[0].timestamp() == begin // day * day
     assert span[1].timestamp() == (finish // day + 1) * day
@@ -184,9 +202,22 @@ def test_the_stored_span_is_found_by_asking_the_index(first: float, last: float)
 
 
 def test_a_server_without_gpu_metrics_yields_nothing() -> None:
-    source = Source(prometheus=URL)
-    batch = read_prometheus(source, None, api=Server(["up"], lambda _: matrix()).api(), now=lambda: NOON)
+    batch = read_prometheus(Source(prometheus=URL), None, api=Server(["up"]).api(), now=lambda: NOON)
     assert batch.samples.height == 0
+    assert read(Server(["up"])).samples.height == 0
+
+
+def test_consecutive_windows_with_broken_milliseconds_share_no_sample_and_lose_none() -> None:
+    stored = [NOON_S + 0.001 * i for i in range(6)]
+
+    def query(request: httpx.Request) -> httpx.Response:
+        end, span = float(request.url.params["time"]), milliseconds(request.url.params["query"]) / 1000
+        return matrix((UTIL, [(t, "40") for t in stored if end - span - 1e-6 <= t <= end + 1e-6]))
+
+    cuts = [NOON, *(NOON + timedelta(microseconds=part) for part in (1400, 2500, 3999)), NOON + HOUR]
+    parts = [read(Server([NAME], query=query), *pair).samples for pair in pairwise(cuts)]
+    assert [part.height for part in parts] == [2, 1, 1, 2]
+    assert [t.timestamp() for t in pl.concat(parts)["time"]] == pytest.approx(stored)
 
 
 def test_headers_and_credentials_come_from_where_the_configuration_says(tmp_path: Path) -> None:
@@ -202,9 +233,9 @@ def test_headers_and_credentials_come_from_where_the_configuration_says(tmp_path
         (Source(prometheus=URL, username="u", password_env="PASSWORD"), {"PASSWORD": "p"}),
     ):
         with PrometheusApi.of(source, environ) as api:
-            request = api._client.build_request("GET", URL)
-            auth = api._client._build_request_auth(request)
-            seen.update(next(auth.sync_auth_flow(request)).headers)
+            client = api.connection._client
+            request = client.build_request("GET", URL)
+            seen.update(next(client._build_request_auth(request).sync_auth_flow(request)).headers)
             seen.setdefault("all", []).append(request.headers["authorization"])
     assert seen["x-scope-orgid"] == "t1"
     assert seen["all"] == ["Bearer s3cret", "Bearer abc", "Basic dTpw"]
@@ -222,68 +253,3 @@ def test_headers_and_credentials_come_from_where_the_configuration_says(tmp_path
 def test_a_secret_that_is_missing_is_named_and_never_shown(source: Source, message: str) -> None:
     with pytest.raises(SourceError, match=message):
         PrometheusApi.of(source, {})
-
-
-@pytest.fixture
-def backfilled(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """A real Prometheus that holds two days of a recording, and the recording."""
-    recording = tmp_path / "recording.om"
-    labels = 'gpu="{gpu}",UUID="GPU-{gpu}",modelName="NVIDIA H100 80GB HBM3",Hostname="n1",namespace="v",pod="p"'
-    lines = []
-    for name in ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_POWER_USAGE"):
-        for gpu in range(2):
-            series = f"{name}{{{labels.format(gpu=gpu)}}}"
-            lines += [f"{series} {(i + gpu) % 100} {NOON_S + 300 * i:.3f}" for i in range(576)]
-    recording.write_text("\n".join([*lines, "# EOF", ""]))
-    storage = tmp_path / "storage"
-    subprocess.run(
-        ["promtool", "tsdb", "create-blocks-from", "--max-block-duration=24h", "openmetrics", recording, storage],
-        check=True,
-        capture_output=True,
-    )
-    (tmp_path / "p.yml").write_text("scrape_configs: []\n")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    process = subprocess.Popen(
-        [
-            "prometheus",
-            f"--config.file={tmp_path / 'p.yml'}",
-            f"--storage.tsdb.path={storage}",
-            "--storage.tsdb.retention.time=100y",
-            f"--web.listen-address=127.0.0.1:{port}",
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    url = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(600):
-            try:
-                if httpx.get(f"{url}/-/ready").status_code == 200:
-                    break
-            except httpx.TransportError:
-                pass
-            time.sleep(0.05)
-        yield url, recording
-    finally:
-        process.terminate()
-        process.wait()
-
-
-@pytest.mark.needs_program("prometheus", "promtool")
-def test_a_real_prometheus_gives_what_it_was_filled_with(backfilled: tuple[str, Path]) -> None:
-    url, recording = backfilled
-    direct = read_exposition(recording, cluster="default").samples
-    source = Source(prometheus=url)
-    whole = read_prometheus(source, None, now=lambda: NOON + timedelta(days=10)).samples
-    assert whole.height == 1152
-    assert whole.sort("time", "device").equals(direct.sort("time", "device").select(whole.columns))
-    part = read_prometheus(source, (NOON + HOUR, NOON + 9 * HOUR)).samples
-    inside = (direct["time"] >= NOON + HOUR) & (direct["time"] < NOON + 9 * HOUR)
-    assert part.sort("time", "device").equals(direct.filter(inside).sort("time", "device").select(part.columns))
-    with (
-        pytest.raises(SourceError, match="could not be reached"),
-        PrometheusApi("http://127.0.0.1:1", httpx.Client(), sleep=lambda _: None) as api,
-    ):
-        api.metric_names(NOON, NOON + HOUR)

@@ -1,0 +1,95 @@
+"""What one question for samples yields, whatever the protocol: series as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+STALE_MARKER: Final = 0x7FF0000000000002
+"""Bits of the NaN by which Prometheus says that a series has ended: no sample."""
+
+SAMPLES_AT_ONCE: Final = 1_000_000
+"""Of one metric in one window: beyond it a shorter window is asked for, so that memory doesn't follow the fleet."""
+
+
+class Question(NamedTuple):
+    """The samples of one metric in [start, end), in ms."""
+
+    metric: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Samples of several series, one series after the other.
+
+    Args:
+        labels: of each series, without its name.
+        counts: samples of each series.
+        times: ms of each sample, rising within a series.
+        values: as exposed; a NaN is the one of NumPy, whatever its bits were.
+    """
+
+    labels: Sequence[Mapping[str, str]]
+    counts: Ints
+    times: Ints
+    values: Floats
+
+    @classmethod
+    def of(cls, labels: Sequence[Mapping[str, str]], counts: Ints, times: Ints, values: Floats) -> Answer:
+        """Build the answer from samples that may come in any order within a series, and repeatedly."""
+        counts, times, values = _in_order(counts, times, values)
+        missing = np.isnan(values)
+        if missing.any():
+            values = np.where(missing, np.nan, values)
+        return cls(labels, counts, times, values)
+
+
+def cut(question: Question, counts: Ints, times: Ints, values: Floats) -> tuple[Ints, Ints, Floats]:
+    """Keep what was asked for: samples in the window that are no staleness markers."""
+    inside = (times >= question.start) & (times < question.end)
+    return _kept(inside & (values.view(np.int64) != STALE_MARKER), counts, times, values)
+
+
+def some_series(answer: Answer, which: npt.NDArray[np.bool_]) -> Answer:
+    """The answer without the other series."""
+    samples = np.repeat(which, answer.counts)
+    labels = [labels for labels, kept in zip(answer.labels, which, strict=True) if kept]
+    return Answer(labels, answer.counts[which], answer.times[samples], answer.values[samples])
+
+
+def summed(counts: Ints, parts: Sequence[int] | Ints) -> Ints:
+    """Sums of consecutive counts, ``parts`` of them at a time."""
+    before = np.concatenate([[0], np.cumsum(counts)])
+    ends = np.cumsum(parts, dtype=np.int64)
+    sums: Ints = before[ends] - before[ends - np.asarray(parts, np.int64)]
+    return sums
+
+
+def _kept(keep: npt.NDArray[np.bool_], counts: Ints, times: Ints, values: Floats) -> tuple[Ints, Ints, Floats]:
+    if keep.all():
+        return counts, times, values
+    return summed(keep.astype(np.int64), counts), times[keep], values[keep]
+
+
+def _in_order(counts: Ints, times: Ints, values: Floats) -> tuple[Ints, Ints, Floats]:
+    """Sort the samples of each series by time, and drop exact repetitions: chunks of some servers overlap."""
+    series = np.repeat(np.arange(len(counts)), counts)
+    rises = (np.diff(times) > 0) | (np.diff(series) > 0)
+    if rises.all():
+        return counts, times, values
+    order = np.lexsort((values.view(np.int64), times, series))
+    series, times, values = series[order], times[order], values[order]
+    again = np.zeros(len(times), np.bool_)
+    again[1:] = (
+        (np.diff(series) == 0) & (np.diff(times) == 0) & (values.view(np.int64)[1:] == values.view(np.int64)[:-1])
+    )
+    return _kept(~again, counts, times, values)
