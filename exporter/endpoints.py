@@ -11,7 +11,7 @@ from typing import Protocol
 from prometheus_client import ProcessCollector
 
 from exporter.exposition import END, OPENMETRICS_TYPE, TEXT_TYPE, Family, Page, Renderer, labels
-from exporter.families import age_family
+from exporter.families import age_family, own_family
 from exporter.http1 import Request, Response
 from exporter.sampler import STALE_INTERVALS
 from exporter.snapshot import Snapshot
@@ -39,7 +39,7 @@ class Endpoints:
     Args:
         builders: whose families make a page.
         interval: seconds between passes, by which readiness and staleness are judged.
-        connections: how many connections the server has open, for its metric.
+        connections: how many connections the server has open, and how many it refused, for their metrics.
         openmetrics: serve OpenMetrics to those who ask for it.
     """
 
@@ -49,7 +49,7 @@ class Endpoints:
         *,
         interval: float,
         clock: Callable[[], float] = time.monotonic,
-        connections: Callable[[], int] = lambda: 0,
+        connections: Callable[[], tuple[int, int]] = lambda: (0, 0),
         openmetrics: bool = True,
     ) -> None:
         self._builders, self._interval, self._clock = tuple(builders), interval, clock
@@ -117,9 +117,11 @@ class Endpoints:
 
     def _tail(self) -> Page:
         """What is only known at the time of the scrape."""
+        opened, refused = self._connections()
         families = [
-            Family("gpuledger_scrapes_total", "counter", "Scrapes of /metrics.", [("", self._scrapes)]),
-            Family("gpuledger_open_connections", "gauge", "Connections open now.", [("", self._connections())]),
+            own_family("scrapes_total", [("", self._scrapes)]),
+            own_family("open_connections", [("", opened)]),
+            own_family("refused_connections_total", [("", refused)]),
         ]
         if self._published:
             snapshot = self._published.snapshot

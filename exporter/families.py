@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import metadata
 from typing import Final
 
 from exporter.catalog import BY_KEY, CATALOG, PREFIX
@@ -18,6 +20,7 @@ from exporter.xid import XidTally, xid_class
 _XidItem = tuple[tuple[str, str | None, int], XidTally]
 
 OWN_METRICS: Final[dict[str, tuple[str, str]]] = {
+    "build_info": ("gauge", "Version of the exporter; always 1."),
     "backend_info": ("gauge", "Backend that reads the GPUs and the driver's version; always 1."),
     "backend_up": ("gauge", "Whether the driver or the host engine answered in the last pass."),
     "devices_expected": (
@@ -42,6 +45,9 @@ OWN_METRICS: Final[dict[str, tuple[str, str]]] = {
     "pass_duration_seconds": ("gauge", "How long the last pass took."),
     "stalled_calls": ("gauge", "Calls into the driver or an owner adapter that hang now."),
     "sample_age_seconds": ("gauge", "Age of a card's values at the time of the scrape."),
+    "scrapes_total": ("counter", "Scrapes of /metrics."),
+    "open_connections": ("gauge", "Connections open now."),
+    "refused_connections_total": ("counter", "Connections closed because too many were open."),
 }
 """The exporter's own metrics by key: kind and help."""
 
@@ -90,32 +96,33 @@ class FamilyBuilder:
 
     def _own(self, snapshot: Snapshot) -> Iterator[Family]:
         node = {"node": snapshot.node}
-        yield _own("backend_info", [
+        yield own_family("build_info", [(labels(node | {"version": _version()}), 1)])
+        yield own_family("backend_info", [
             (labels(node | {"backend": snapshot.backend, "driver_version": snapshot.driver_version}), 1)
         ])  # fmt: skip
-        yield _own("backend_up", [(labels(node), int(snapshot.backend_up))])
-        yield _own("devices_expected", [(labels(node), snapshot.expected)])
-        yield _own("devices_present", [(labels(node), snapshot.present)])
+        yield own_family("backend_up", [(labels(node), int(snapshot.backend_up))])
+        yield own_family("devices_expected", [(labels(node), snapshot.expected)])
+        yield own_family("devices_present", [(labels(node), snapshot.present)])
         yield from self._cards(snapshot)
         yield from self._ownership(snapshot)
         yield from self._xids(snapshot)
         log_up = snapshot.kernel_log_up
-        yield _own("kernel_log_up", [] if log_up is None else [(labels(node), int(log_up))])
-        yield _own("rejected_samples_total", [
+        yield own_family("kernel_log_up", [] if log_up is None else [(labels(node), int(log_up))])
+        yield own_family("rejected_samples_total", [
             (labels(node | {"metric": key, "reason": reason}), count)
             for (key, reason), count in sorted(snapshot.rejected.items())
         ])  # fmt: skip
-        yield _own("passes_total", [(labels(node), snapshot.passes)])
-        yield _own("pass_failures_total", [(labels(node), snapshot.failed_passes)])
-        yield _own("pass_duration_seconds", [(labels(node), snapshot.pass_seconds)])
-        yield _own("stalled_calls", [(labels(node), snapshot.stalled)])
+        yield own_family("passes_total", [(labels(node), snapshot.passes)])
+        yield own_family("pass_failures_total", [(labels(node), snapshot.failed_passes)])
+        yield own_family("pass_duration_seconds", [(labels(node), snapshot.pass_seconds)])
+        yield own_family("stalled_calls", [(labels(node), snapshot.stalled)])
 
     def _cards(self, snapshot: Snapshot) -> Iterator[Family]:
         own = [(card, device_labels(snapshot.node, card.device)) for card in snapshot.cards]
-        yield _own("device_info", [(labels(named | _description(card.device)), 1) for card, named in own])
-        yield _own("device_up", [(labels(named), int(card.up)) for card, named in own])
-        yield _own("device_state", [(labels(named | {"state": card.state}), 1) for card, named in own])
-        yield _own("capability", [
+        yield own_family("device_info", [(labels(named | _description(card.device)), 1) for card, named in own])
+        yield own_family("device_up", [(labels(named), int(card.up)) for card, named in own])
+        yield own_family("device_state", [(labels(named | {"state": card.state}), 1) for card, named in own])
+        yield own_family("capability", [
             (labels(named | {"capability": name}), int(supported))
             for card, named in own
             for name, supported in card.capabilities.items()
@@ -129,18 +136,18 @@ class FamilyBuilder:
         share_metric = BY_KEY["owner_share_ratio"]
         yield Family(share_metric.name, share_metric.kind, share_metric.help, list(held.items()))
         left = unowned(snapshot.shares)
-        yield _own("unowned_share_ratio", [
+        yield own_family("unowned_share_ratio", [
             (labels(self._target_labels(snapshot, target)), float(left.get(target, 1))) for target in targets(snapshot)
         ])  # fmt: skip
-        yield _own("owner_conflicts", [
+        yield own_family("owner_conflicts", [
             (labels(self._target_labels(snapshot, conflict.target)
                     | {"believed": conflict.kept, "overruled": conflict.overruled}), 1)
             for conflict in snapshot.conflicts
         ])  # fmt: skip
         node = {"node": snapshot.node}
         adapters = [(labels(node | {"adapter": adapter.name}), adapter) for adapter in snapshot.adapters]
-        yield _own("owner_adapter_up", [(where, int(adapter.up)) for where, adapter in adapters])
-        yield _own("owner_unresolved_devices", [(where, adapter.unresolved) for where, adapter in adapters])
+        yield own_family("owner_adapter_up", [(where, int(adapter.up)) for where, adapter in adapters])
+        yield own_family("owner_unresolved_devices", [(where, adapter.unresolved) for where, adapter in adapters])
 
     def _target_labels(self, snapshot: Snapshot, target: Target) -> dict[str, str]:
         device = next(card.device for card in snapshot.cards if card.device.uuid == target.uuid)
@@ -161,8 +168,8 @@ class FamilyBuilder:
             if instance_id is not None:
                 named["gpu_instance"] = instance_id
             rows.append((labels(named | {"xid": str(code), "class": xid_class(code)}), tally))
-        yield _own("xid_errors_total", [(where, tally.count) for where, tally in rows])
-        yield _own("xid_last_timestamp_seconds", [(where, tally.last_time) for where, tally in rows])
+        yield own_family("xid_errors_total", [(where, tally.count) for where, tally in rows])
+        yield own_family("xid_last_timestamp_seconds", [(where, tally.last_time) for where, tally in rows])
 
 
 def _xid_order(devices: Mapping[str, Device]) -> Callable[[_XidItem], tuple[int, str, int]]:
@@ -202,7 +209,7 @@ def targets(snapshot: Snapshot) -> list[Target]:
 
 def age_family(node: str, cards: Sequence[CardState], now: float) -> Family:
     """The age of each card's values at ``now`` (monotonic)."""
-    return _own(
+    return own_family(
         "sample_age_seconds",
         [
             (labels(device_labels(node, card.device)), round(now - card.sampled_at, 3))
@@ -212,9 +219,18 @@ def age_family(node: str, cards: Sequence[CardState], now: float) -> Family:
     )
 
 
-def _own(key: str, samples: list[tuple[str, float]]) -> Family:
+def own_family(key: str, samples: list[tuple[str, float]]) -> Family:
+    """A family of the exporter's own metrics."""
     kind, help_text = OWN_METRICS[key]
     return Family(PREFIX + key, kind, help_text, samples)
+
+
+@cache
+def _version() -> str:
+    try:
+        return metadata.version("gpuledger")
+    except metadata.PackageNotFoundError:  # run from a checkout that was never installed
+        return "unknown"
 
 
 def _description(device: Device) -> dict[str, str]:

@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +38,9 @@ from exporter.web_config import load_web_config
 
 _LOG = logging.getLogger(__name__)
 DEFAULT_LISTEN: Final = "0.0.0.0:9836"
+_CLOSING_SECONDS: Final = 3.0
+# More than GPM's samples have to be apart.
+_BETWEEN_TWO_PASSES_SECONDS: Final = 0.5
 OWNERS: Final = ("kubernetes", "slurm", "static", "processes")
 
 
@@ -147,7 +151,7 @@ def run(args: argparse.Namespace) -> int:
     endpoints = Endpoints(
         builders,
         interval=args.interval,
-        connections=lambda: server.connections,
+        connections=lambda: (server.connections, server.refused),
         # OpenMetrics has no counters under DCGM's names: Prometheus would take them for series of unknown type.
         openmetrics=not (args.dcgm_names or args.counters),
     )
@@ -172,6 +176,10 @@ async def _serve(server: Server, sampler: Sampler, endpoints: Endpoints, host: s
     stop.set()
     sampler.close()
     await server.stop()
+    # A call may hang in the driver: that must not keep the process.
+    closing = threading.Thread(target=sampler.backend.close, name="closing", daemon=True)
+    closing.start()
+    closing.join(_CLOSING_SECONDS)
 
 
 def _allow_open_files(connections: int) -> None:
@@ -186,6 +194,9 @@ def _allow_open_files(connections: int) -> None:
 
 def _print_one_pass(sampler: Sampler, builders: list[Builder]) -> int:
     snapshot = sampler.run_pass()
+    if any(card.capabilities.get("profiling") for card in snapshot.cards):
+        time.sleep(_BETWEEN_TWO_PASSES_SECONDS)  # profiling is the mean between two passes
+        snapshot = sampler.run_pass()
     page = Renderer().render(family for builder in builders for family in builder.build(snapshot))
     sys.stdout.write(page.body(openmetrics=False, gzipped=False).decode())
     sampler.close()

@@ -12,6 +12,8 @@ from exporter.devices import Reading
 _INT32_BLANK = 2147483632.0
 _FP64_BLANK = 140737488355328.0
 _INT64_BLANK = 9.2e18
+# A card without a sensor tells 0 °C; a margin may well be 0.
+_TEMPERATURES = frozenset(key for key, metric in BY_KEY.items() if metric.unit == "celsius" and metric.minimum >= 0)
 
 
 def is_blank(value: float) -> bool:
@@ -39,15 +41,18 @@ class Rejections:
 
     def clean(self, reading: Reading) -> None:
         """Drop in place every value that can't have been measured; ratios up to 1.02 count as 1."""
+        powered = reading.values.get("power_watts", 0.0) > 0
         for values in (reading.values, *reading.instance_values.values()):
-            for key in [key for key, value in values.items() if self._rejects(key, value)]:
+            for key in [key for key, value in values.items() if self._rejects(key, value, powered=powered)]:
                 del values[key]
             for key, value in values.items():
                 if value > 1 and BY_KEY[key].unit == "ratio":
                     values[key] = 1.0
 
-    def _rejects(self, key: str, value: float) -> bool:
+    def _rejects(self, key: str, value: float, *, powered: bool) -> bool:
         reason = fault(key, value)
+        if reason is None and powered and value == 0 and key in _TEMPERATURES:
+            reason = "zero_celsius"
         if reason is not None:
             self.counts[key, reason] += 1
         return reason is not None

@@ -18,6 +18,7 @@ _HOLDER: Final = frozenset(
 )
 _EXPORTED: Final = frozenset(f"exported_{name}" for name in (*_HOLDER, "job"))
 _OF_OWN_METRIC: Final = {
+    "build_info": {"version"},
     "backend_info": {"backend", "driver_version"},
     "device_info": {"pci_bus_id", "minor", "serial", "vbios", "inforom"},
     "device_state": {"state"},

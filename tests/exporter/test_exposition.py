@@ -80,6 +80,18 @@ def test_why_a_value_is_rejected() -> None:
     assert fault("power_watts", 700) is None
 
 
+def test_a_powered_card_has_no_temperature_of_zero() -> None:
+    device = Device("GPU-1", 0, 0, "", "T4")
+    zeros = {"memory_temperature_celsius": 0.0, "temperature_margin_celsius": 0.0}
+    powered, unplugged = Reading(device, {"power_watts": 14.5, **zeros}), Reading(device, dict(zeros))
+    rejections = Rejections()
+    rejections.clean(powered)
+    rejections.clean(unplugged)
+    assert powered.values == {"power_watts": 14.5, "temperature_margin_celsius": 0.0}
+    assert unplugged.values == zeros
+    assert rejections.counts == {("memory_temperature_celsius", "zero_celsius"): 1}
+
+
 def test_rejected_values_are_dropped_counted_and_not_clamped() -> None:
     device = Device("GPU-1", 0, 0, "", "T4")
     reading = Reading(device, {"gpu_util_ratio": 26.19, "engine_active_ratio": 1.01, "power_watts": 70.0})

@@ -48,6 +48,13 @@ def test_static_owners_are_shares_and_labels(fleet: Path, tmp_path: Path, capsys
     assert ['workload="wall"' in rest for _, rest in watts] == [True, False]
 
 
+def test_one_pass_of_a_profiled_card_has_its_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text("gpus:\n  - {model: NVIDIA H100 80GB HBM3, load: 0.5}\n")
+    assert main(["--fake", str(path), "--once"]) == 0
+    assert "gpuledger_sm_active_ratio{" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [

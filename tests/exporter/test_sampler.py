@@ -81,6 +81,7 @@ def test_a_card_that_the_driver_never_listed_is_expected_all_the_same(
     drivers = tmp_path / "bus/pci/drivers"
     for name in ("nvidia/0000:18:00.0", "nvidia/0000:3e:00.0", "nvidia/module", "nvidia/bind", "vfio-pci/0000:9a:00.0"):
         (drivers / name).mkdir(parents=True)
+    (drivers / "nvidia/0000:3e:00.4/physfn").mkdir(parents=True)  # a virtual function of the second card
     assert cards_of_the_driver(tmp_path) == 2
     assert cards_of_the_driver(tmp_path / "nowhere") == 0
     backend, _ = fleet_backend(H100)
