@@ -262,7 +262,7 @@ class DcgmBackend:
         return reading
 
     def _check_age(self, device: Device, board: dict[int, Any]) -> None:
-        newest = max((series[0].ts for series in board.values() if series), default=0) / 1e6
+        newest = max((series[-1].ts for series in board.values() if series), default=0) / 1e6
         if newest and self._wall_clock() - newest > _STALE_INTERVALS * self._interval:
             self.up = False
             raise DeviceLost(f"{device.uuid}: the host engine has stopped updating its fields")
@@ -286,7 +286,7 @@ class DcgmBackend:
         code = _number(series)
         if series and code:
             with self._lock:
-                self._xid_seen[uuid] = (int(code), int(series[0].ts))
+                self._xid_seen[uuid] = (int(code), int(series[-1].ts))
 
     def wait_for_xids(self, timeout_seconds: float) -> list[XidEvent]:
         """XIDs from NVML's events; without NVML, each change of the host engine's latched code counts once."""
@@ -363,7 +363,7 @@ def _number(series: Any) -> float | None:
     """The newest number of a series; None for blanks, text and nothing."""
     if not series:
         return None
-    newest = series[0]
+    newest = series[-1]
     if newest.isBlank or isinstance(newest.value, str | bytes):
         return None
     value = float(newest.value)
@@ -371,8 +371,11 @@ def _number(series: Any) -> float | None:
 
 
 def _name(series: Any) -> str:
-    return _text(series[0].value) if series and not series[0].isBlank else ""
+    return _text(series[-1].value) if series and not series[-1].isBlank else ""
 
 
 def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+    if isinstance(value, bytes):
+        return value.decode()
+    # NVIDIA's bindings give a text field as str() of its bytes.
+    return str(value).removeprefix("b'").removesuffix("'") if str(value).startswith("b'") else str(value)

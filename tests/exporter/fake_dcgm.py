@@ -170,12 +170,12 @@ class Dcgm:
             sample = SimpleNamespace(
                 value=9223372036854775794 if blank else value, isBlank=blank, ts=int(moment * 1e6), fieldId=field
             )
-            found[field] = [sample]
+            found[field] = [SimpleNamespace(value=0, isBlank=True, ts=0, fieldId=field), sample]  # the newest is last
         return found
 
     def _text(self, card: FakeCard, kind: int, number: int, field: int) -> Any:
         if field == 50:
-            return card.model if kind == FE_GPU else card.instances[number % 10].profile
+            return str((card.model if kind == FE_GPU else card.instances[number % 10].profile).encode())
         return {52: card.index, 55: card.minor}.get(field)
 
     def _number(self, values: dict[str, float], field: int) -> float | None:

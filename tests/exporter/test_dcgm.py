@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 
 from exporter.dcgm import DcgmBackend
-from exporter.dcgm_bindings import load_bindings
+from exporter.dcgm_bindings import BINDINGS, load_bindings
 from exporter.devices import BackendError, DeviceLost, XidEvent
 from exporter.fake_nvml import FakeNvml
 from exporter.fleet import FakeFleet, FakeInstance, parse_fleet
@@ -197,6 +198,18 @@ def test_a_latched_xid_counts_once(fleet: FakeFleet, clock: Clock) -> None:
     assert events() == []
     engine.xid[0] = (31, clock.now + 5)
     assert [event.code for event in events()] == [31]
+
+
+def test_bindings_are_found_where_nvidias_packages_put_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert BINDINGS == (
+        "/usr/share/datacenter-gpu-manager-4/bindings/python3", "/usr/local/dcgm/bindings/python3",
+    )  # fmt: skip
+    for name in ("pydcgm", "dcgm_structs", "dcgm_agent", "dcgm_fields"):
+        (tmp_path / f"{name}.py").write_text(f"here = {name!r}\n")
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    bindings = load_bindings([str(tmp_path / "nowhere"), str(tmp_path)])
+    assert (bindings.pydcgm.here, bindings.fields.here) == ("pydcgm", "dcgm_fields")
 
 
 def test_missing_bindings_say_what_to_install(tmp_path: Path) -> None:
