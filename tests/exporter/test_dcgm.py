@@ -206,7 +206,8 @@ def test_bindings_are_found_where_nvidias_packages_put_them(tmp_path: Path, monk
     )  # fmt: skip
     for name in ("pydcgm", "dcgm_structs", "dcgm_agent", "dcgm_fields"):
         (tmp_path / f"{name}.py").write_text(f"here = {name!r}\n")
-        monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.setitem(sys.modules, name, None)  # so that it is gone again after the test
+        del sys.modules[name]
     monkeypatch.setattr(sys, "path", list(sys.path))
     bindings = load_bindings([str(tmp_path / "nowhere"), str(tmp_path)])
     assert (bindings.pydcgm.here, bindings.fields.here) == ("pydcgm", "dcgm_fields")
