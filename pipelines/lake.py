@@ -10,17 +10,20 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 import polars as pl
 
 from exporter.errors import LedgerError
+from pipelines.instants import HOUR_MS, from_ms
+
+T = TypeVar("T")
 
 ROWS_AT_ONCE: Final = 1_000_000
 ROW_GROUP: Final = 64_000  # a day of 44 cards at 60 s: reading some cards skips the others' groups
@@ -117,6 +120,66 @@ def _is_whole(file: Path) -> bool:
     except (OSError, pl.exceptions.PolarsError):
         return False
     return True
+
+
+def between(folder: Path, paths: Sequence[str], columns: Sequence[str], start: int, end: int) -> pl.DataFrame:
+    """Return the samples of listed parts over [start, end) ms, of `columns` those that are there.
+
+    Raises:
+        LedgerError: a listed part is missing or damaged.
+    """
+    inside = pl.col("time").dt.epoch("ms").is_between(start, end, closed="left")
+    wanted = set(columns)
+
+    def some(file: Path) -> pl.DataFrame:
+        part = pl.scan_parquet(file, hive_partitioning=False)
+        return part.filter(inside).select(c for c in part.collect_schema().names() if c in wanted).collect()
+
+    return pl.concat([pl.DataFrame(), *_each(folder, paths, some)], how="diagonal")
+
+
+def hours(folder: Path, paths: Sequence[str]) -> set[int]:
+    """Return the UTC hours (their starts in ms) that listed parts hold samples of.
+
+    Raises:
+        LedgerError: a listed part is missing or damaged.
+    """
+    hour = pl.col("time").dt.epoch("ms") // HOUR_MS * HOUR_MS
+    found = _each(
+        folder,
+        paths,
+        lambda file: pl.scan_parquet(file, hive_partitioning=False).select(hour.unique()).collect().to_series(),
+    )
+    return {start for part in found for start in part}
+
+
+def of_days(paths: Sequence[str], days: Sequence[int]) -> list[str]:
+    """Return those of some parts that are of UTC days, given by their starts in ms."""
+    names = {f"day={from_ms(day):%Y-%m-%d}" for day in days}
+    return [path for path in paths if Path(path).parent.name in names]
+
+
+def count(folder: Path, paths: Sequence[str]) -> int:
+    """Return how many samples listed parts hold.
+
+    Raises:
+        LedgerError: a listed part is missing or damaged.
+    """
+    found = _each(folder, paths, lambda file: pl.scan_parquet(file, hive_partitioning=False).select(pl.len()).collect())
+    return sum(part.item() for part in found)
+
+
+def _each(folder: Path, paths: Sequence[str], ask: Callable[[Path], T]) -> list[T]:
+    answers = []
+    for path in paths:
+        file = folder / path
+        if not file.is_file():
+            raise LedgerError(f"{file}: a part of the lake is missing; restore it, or import its source again")
+        try:
+            answers.append(ask(file))
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise LedgerError(f"{file}: a part of the lake is damaged: {str(error).splitlines()[0]}") from None
+    return answers
 
 
 def _groups(cards: pl.DataFrame) -> Iterator[pl.DataFrame]:

@@ -16,6 +16,7 @@ import polars as pl
 
 from exporter.errors import LedgerError
 from pipelines import fact_store, fleet_state, lake, store
+from pipelines.analysis.stage import read_analysis, refresh
 from pipelines.findings import FINDING, dated, finding_table, findings_of
 from pipelines.intervals import Interval
 from pipelines.metering import LEASE, OUTAGE, Inputs, Metered
@@ -166,15 +167,8 @@ class Ledger:
 
     def inputs(self) -> Inputs:
         """Return what all imports that count hold together."""
-        con = self._connection
-        paths = [
-            row[0]
-            for row in con.execute(
-                f"SELECT DISTINCT path FROM lake_part WHERE import_id IN ({_ACTIVE_IMPORTS}) ORDER BY path"  # noqa: S608
-            ).fetchall()
-        ]
         return Inputs(
-            samples=lake.read(self.folder / LAKE_NAME, paths),
+            samples=lake.read(self.folder / LAKE_NAME, self._paths()),
             records=self._table(_RECORDS, RECORD),
             accounting=self._table(
                 _ACCOUNTING,
@@ -186,6 +180,13 @@ class Ledger:
             ),
             facts=fact_store.read(self._connection, _ACTIVE_IMPORTS),
         )
+
+    def _paths(self) -> list[str]:
+        """Return the parts of the lake that count."""
+        rows = self._connection.execute(
+            f"SELECT DISTINCT path FROM lake_part WHERE import_id IN ({_ACTIVE_IMPORTS}) ORDER BY path"  # noqa: S608
+        ).fetchall()
+        return [path for (path,) in rows]
 
     def _table(self, query: str, schema: dict[str, pl.DataType]) -> pl.DataFrame:
         rows: pl.DataFrame = self._connection.sql(query).pl()
@@ -223,6 +224,10 @@ class Ledger:
                 [made_from, at, *(metered.span or (None, None))],
             )
 
+    def analyse(self, metered: Metered) -> None:
+        """Analyse the hours that changed since they were analysed last; `metered` reads the result."""
+        refresh(self._connection, self.folder / LAKE_NAME, self._paths(), metered.usage, metered.leases)
+
     def made_from(self) -> str | None:
         """Return what the stages were last made from."""
         try:
@@ -254,6 +259,7 @@ def read_metered(connection: duckdb.DuckDBPyConnection) -> Metered | None:
         outages=_typed(connection, "outage", OUTAGE),
         findings=findings_of(_typed(connection, "finding", FINDING).sort(pl.all())),
         span=span,
+        analysis=read_analysis(connection),
         state=fleet_state.read(connection),
     )
 

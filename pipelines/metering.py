@@ -11,6 +11,7 @@ from typing import Final
 
 import polars as pl
 
+from pipelines.analysis.tables import Analysis
 from pipelines.capacity import Part, account, take_down
 from pipelines.config import Config, Rate, Reservation
 from pipelines.conservation import check_conservation
@@ -92,13 +93,14 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Metered:
-    """Leases (LEASE), usage (rollup.USAGE), outages (OUTAGE), findings, and the span of the data in ms."""
+    """Leases (LEASE), usage (rollup.USAGE), outages (OUTAGE), findings, the span of the data in ms, and why."""
 
     leases: pl.DataFrame
     usage: pl.DataFrame
     outages: pl.DataFrame
     findings: list[Finding]
     span: Interval | None
+    analysis: Analysis = field(default_factory=Analysis)
     state: Mapping[str, pl.DataFrame] = field(default_factory=dict)  # fleet_state.TABLES
 
 

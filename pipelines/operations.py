@@ -172,6 +172,7 @@ def _meter(ledger: Ledger, config: Config, window: Interval | None, now: datetim
     findings = [*ledger.findings(), *metered.findings]
     made_from = ledger.basis(config.config_hash)
     ledger.store_metered(metered, made_from=made_from, at=now, findings=findings)
+    ledger.analyse(metered)
     stored = ledger.metered()
     if stored is None:
         raise LedgerError(f"{ledger.folder}: what was just written is not there; check the disk")

@@ -22,16 +22,20 @@ import polars as pl
 
 from exporter.errors import LedgerError
 from pipelines import store
+from pipelines.analysis.bottlenecks import bottleneck_table, bottlenecks
+from pipelines.analysis.stage import tables as analysis_tables
+from pipelines.analysis.tables import BOTTLENECK
 from pipelines.book.reckoning import Reckoning
 from pipelines.config import Config
 from pipelines.findings import finding_table
-from pipelines.instants import HOUR_MS, from_ms
+from pipelines.instants import HOUR_MS, from_ms, to_ms
 from pipelines.ledger import read_metered
 from pipelines.metering import Metered
 from pipelines.periods import Period, local_months
 from pipelines.published_tables import fleet_tables, tenant_tables
 from pipelines.rating import Charge, Rated
 from pipelines.report import Report
+from pipelines.statement import workload_names
 from pipelines.tenancy import tenancy
 
 FOLDER: Final = "published"
@@ -175,6 +179,8 @@ def _fleet_tables(metered: Metered, months: list[Month], config: Config, as_of: 
             {"made_from": [""], "made_at": [as_of], "span_start": [span[0]], "span_end": [span[1]]}
         ),
         "charge": charges,
+        **analysis_tables(metered.analysis),
+        "bottleneck": pl.concat([pl.DataFrame(schema=BOTTLENECK), *_bottlenecks(metered, months, config)]),
         **fleet_tables(metered, reports, charges, config),
         "period_report": pl.DataFrame(
             [(name, report.model_dump_json()) for name, _, report in months],
@@ -184,6 +190,14 @@ def _fleet_tables(metered: Metered, months: list[Month], config: Config, as_of: 
         "tenant": _tenant_rows(config),
         "setting": _settings(config),
     }
+
+
+def _bottlenecks(metered: Metered, months: list[Month], config: Config) -> Iterator[pl.DataFrame]:
+    """Yield the causes of each month; of a closed one as they are known now, in the money that it was closed with."""
+    for name, rated, report in months:
+        period = (to_ms(report.period.from_), to_ms(report.period.to))
+        found = bottlenecks(rated, metered.analysis, period, config.currency)
+        yield bottleneck_table(name, found, workload_names(rated))
 
 
 def _tenant_tables(
@@ -204,6 +218,7 @@ def _tenant_tables(
         "lease": _own_leases(metered.leases, own),
         "usage": _own_usage(metered.usage, own, tenant),
         "charge": charges,
+        "bottleneck": fleet["bottleneck"].filter(pl.col("tenant") == tenant),
         **tenant_tables(tenant, fleet),
         "tenant_report": pl.DataFrame(
             own_reports, schema={"period": pl.String, "report": pl.String, "bounds": pl.String}, orient="row"

@@ -7,6 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
+from pipelines.analysis.losses import ByCause
 from pipelines.classes import CLASSES, Class
 from pipelines.tables import Finding
 
@@ -70,6 +71,7 @@ class WorkloadUse:
     held: Held = field(default_factory=Held)
     usage: Fraction = ZERO
     reserved_cost: Fraction = ZERO
+    causes: ByCause = field(default_factory=dict)
 
 
 @dataclass

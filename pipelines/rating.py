@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from pipelines.analysis.losses import losses
 from pipelines.classes import Outage, Piece, Reserved, ReservedStretch, Segment, classify
 from pipelines.config import Config, Reservation, Tenant
 from pipelines.contract import Contract, Months, credit, decided
@@ -61,6 +62,9 @@ def rate(metered: Metered, config: Config, within: Interval) -> Rated:
     decisive = _decisive(allocated, scope, owners)
     tenants: dict[str | None, TenantUse] = defaultdict(TenantUse)
     _sum_held(allocated, card, tenants)
+    means = {tenant: use.means for tenant, use in tenants.items()}
+    for (tenant, *key), causes in losses(allocated, metered.analysis.within(within), card, means).items():
+        tenants[tenant].workloads[key[0], key[1]].causes = causes
     charges: list[Charge] = []
     present = {t for t in allocated["payer"].unique() if t} | {r.tenant for r in config.reservations}
     held = dict(allocated.partition_by("payer", as_dict=True).items())

@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 
+from pipelines.analysis.losses import main_cause
 from pipelines.config import Config
 from pipelines.findings import merge_findings
 from pipelines.instants import HOUR_MS, from_ms, to_ms
@@ -164,6 +165,7 @@ def _workloads(
             utilization=_maybe(w.held.utilization),
             coverage=_maybe(w.held.coverage),
             cost=plain(usage[name] + round_money(w.reserved_cost, config.currency)),
+            bottleneck=main_cause(w.causes),
         )
         for name, w in sorted(named.items())
     ]

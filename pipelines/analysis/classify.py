@@ -35,7 +35,7 @@ def classify(windows: pl.DataFrame) -> pl.DataFrame:
     nothing_else = pl.col("idle_ms") >= pl.col("observed_ms")
     decided = verdicts.with_columns(
         cause=pl.when(nothing_else).then(pl.lit(IDLE)).otherwise(cause),
-        confidence=pl.when(nothing_else).then(_idle_clarity()).otherwise(confidence),
+        confidence=pl.when(nothing_else).then(idle_clarity()).otherwise(confidence),
     ).select(pl.exclude("^_.*$"))
     return decided.with_columns(evidence=_evidence(decided))
 
@@ -77,15 +77,24 @@ def _margin(condition: Condition | Either) -> pl.Expr:
     return 0.5 + 0.5 * away.clip(upper_bound=1.0)
 
 
-def _idle_clarity() -> pl.Expr:
-    """How far below the threshold a window that was idle throughout stayed."""
-    return pl.lit(1.0)
+def idle_clarity() -> pl.Expr:
+    """How far below the threshold what counts as idle stayed."""
+    limit = THRESHOLDS["idle_activity"].value
+    return 0.5 + 0.5 * ((limit - pl.col("idle_activity")) / (_CLEAR * limit)).clip(0.0, 1.0)
 
 
 def _evidence(decided: pl.DataFrame) -> pl.Series:
     by_cause = {s.cause: s.each() for s in SIGNATURES}
-    rows = decided.select("cause", *sorted({c.feature for cs in by_cause.values() for c in cs})).iter_rows(named=True)
+    rows = decided.select(
+        "cause", "idle_activity", *sorted({c.feature for cs in by_cause.values() for c in cs})
+    ).iter_rows(named=True)
     return pl.Series([_told(row, by_cause.get(row["cause"], ())) for row in rows], dtype=pl.String)
+
+
+def idle_evidence(activity: float) -> dict[str, Any]:
+    """Return what says that a GPU was idle."""
+    limit = THRESHOLDS["idle_activity"].value
+    return {"feature": "idle_activity", "value": float(f"{activity:.4g}"), "is": "<", "limit": limit}
 
 
 def _true(condition: Condition, value: float) -> bool:
@@ -100,5 +109,5 @@ def _told(row: dict[str, Any], conditions: Sequence[Condition]) -> str:
         if row[c.feature] is not None and _true(c, row[c.feature])
     ]
     if row["cause"] == IDLE:
-        told = [{"feature": "engine", "value": 0.0, "is": "<", "limit": THRESHOLDS["idle_activity"].value}]
+        told = [idle_evidence(row["idle_activity"])]
     return json.dumps(told)

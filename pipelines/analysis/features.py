@@ -35,8 +35,8 @@ class Featured:
     Attributes:
         windows: ``work``, ``hour``, ``model``, ``devices``, ``observed_ms``, ``idle_ms``, ``interval_ms``, ``suspect``
             (dev) and the FEATURES of WINDOW.
-        rows: ``row``, ``work``, ``hour``, ``idle_time``, ``idle_loss``: parts (0–1) of the row's observed time and
-            loss in idle episodes; ``all_idle``: whether there was nothing else.
+        rows: ``row``, ``ms`` and ``loss`` (ms × (1 − busy)) of what was sampled of it; ``idle_ms`` and ``idle_loss`` of
+            that in idle episodes.
     """
 
     windows: pl.DataFrame
@@ -59,6 +59,7 @@ def features(found: Readings, held: pl.DataFrame) -> Featured:
         pl.col("dev").n_unique().cast(pl.Int64).alias("devices"),
         observed_ms=pl.col("ms").sum(),
         idle_ms=pl.col("ms").filter("idle").sum(),
+        idle_activity=pl.col("engine").filter("idle").sum() / pl.col("engine_ms").filter("idle").sum(),
         interval_ms=pl.col("interval").max(),
     )
     shapes = patterns(_restless(timed, working, devices))
@@ -123,21 +124,11 @@ def _with_idle(slots: pl.DataFrame) -> pl.DataFrame:
 
 
 def _idle_parts(slots: pl.DataFrame) -> pl.DataFrame:
-    sums = slots.group_by("row").agg(
-        pl.col("ms").sum(),
-        pl.col("loss").sum(),
-        pl.col("work", "hour").first(),
-        idle_ms=pl.col("ms").filter("idle").sum(),
-        lost_idle=pl.col("loss").filter("idle").sum(),
-        all_idle=pl.col("idle").all(),
-    )
-    return sums.select(
-        "row",
-        "work",
-        "hour",
-        "all_idle",
-        idle_time=pl.col("idle_ms") / pl.col("ms"),
-        idle_loss=pl.when(pl.col("loss") > 0).then(pl.col("lost_idle") / pl.col("loss")).otherwise(0.0),
+    idle = pl.col("idle")
+    return slots.group_by("row").agg(
+        pl.col("ms", "loss").sum(),
+        idle_ms=pl.col("ms").filter(idle).sum(),
+        idle_loss=pl.col("loss").filter(idle).sum(),
     )
 
 

@@ -40,6 +40,7 @@ THRESHOLDS: Final[dict[str, Threshold]] = {
         3.5, "", "robust z of a rank that is no chance", "Iglewicz and Hoaglin 1993, modified z-score"
     ),
     "rank_gap": Threshold(0.06, "", "difference of activity below which ranks are alike", CHOSEN),
+    "persistent": Threshold(0.5, "", "share of a straggler's windows that name the same device", CHOSEN),
     "restless": Threshold(0.06, "", "standard deviation of activity from which its shape is looked at", CHOSEN),
     "swinging": Threshold(0.12, "", "standard deviation of a device that works by turns", CHOSEN),
     "often_low": Threshold(0.1, "", "share of time far below the usual that matters", CHOSEN),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final
 
 import polars as pl
+
+from pipelines.instants import HOUR_MS
+from pipelines.intervals import Interval
 
 PPB: Final = 1_000_000_000  # parts are whole billionths, so that money on them stays exact
 
@@ -49,11 +53,12 @@ FEATURES: Final[dict[str, str]] = {
 WINDOW: Final[dict[str, pl.DataType]] = {
     "cluster": pl.String(),
     "workload": pl.String(),
-    "start": pl.Int64(),  # of the UTC hour
+    "hour": pl.Int64(),  # its start
     "model": pl.String(),
     "devices": pl.Int64(),  # with samples
     "observed_ms": pl.Int64(),  # device-ms with samples
     "idle_ms": pl.Int64(),  # of those: in idle episodes
+    "idle_activity": pl.Float64(),  # engine activity in them
     "interval_ms": pl.Int64(),  # between samples, the longest of its devices
     **dict.fromkeys(FEATURES, pl.Float64()),
     "cause": pl.String(),  # of the time outside idle episodes; "idle" where there is none
@@ -63,16 +68,15 @@ WINDOW: Final[dict[str, pl.DataType]] = {
 }
 """grain: workload × UTC hour."""
 
-PART: Final[dict[str, pl.DataType]] = {
+IDLE: Final[dict[str, pl.DataType]] = {
     "lease": pl.String(),
     "device": pl.String(),
     "instance": pl.String(),
-    "start": pl.Int64(),  # of the usage row
-    "cause": pl.String(),
-    "time_ppb": pl.Int64(),  # of the row's observed time
-    "loss_ppb": pl.Int64(),  # of what the row lost, observed time × (1 − busy)
+    "hour": pl.Int64(),
+    "time_ppb": pl.Int64(),  # of the time observed in that hour
+    "loss_ppb": pl.Int64(),  # of what it lost, observed time × (1 − busy)
 }
-"""grain: allocated usage row × cause; the parts of a row add up to a billion."""
+"""grain: lease × device × UTC hour with an idle episode; what is left of the hour has its window's cause."""
 
 BOTTLENECK: Final[dict[str, pl.DataType]] = {
     "period": pl.String(),
@@ -88,3 +92,17 @@ BOTTLENECK: Final[dict[str, pl.DataType]] = {
     "remedy": pl.String(),
 }
 """grain: month × tenant × workload × cause."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What is known of why: WINDOW and IDLE."""
+
+    windows: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=WINDOW))
+    idle: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=IDLE))
+
+    def within(self, period: Interval) -> Analysis:
+        """Return the part of it that a period, [start, end) in ms, is about."""
+        start, end = period
+        inside = (pl.col("hour") + HOUR_MS > start) & (pl.col("hour") < end)
+        return Analysis(self.windows.filter(inside), self.idle.filter(inside))

@@ -17,6 +17,7 @@ from typing import Any, Final
 import polars as pl
 
 from exporter.errors import LedgerError
+from pipelines.analysis.tables import IDLE, WINDOW, Analysis
 from pipelines.book import chain
 from pipelines.book.document import Statement
 from pipelines.book.entries import Entry
@@ -40,7 +41,11 @@ TABLES: Final[Mapping[str, dict[str, pl.DataType]]] = {
     "usage": USAGE,
     "outage": OUTAGE,
     "finding": FINDING,
+    "bottleneck_window": WINDOW,
+    "bottleneck_idle": IDLE,
 }
+ADDED: Final = frozenset({"bottleneck_window", "bottleneck_idle"})
+"""Tables that months closed by older releases don't have."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +94,7 @@ class ClosedBook:
 
     def metered(self) -> Metered:
         """Return who held what, as it was known when it was closed."""
-        tables = {name: pl.read_parquet(self.folder / f"{name}.parquet") for name in TABLES}
-        rows = {name: t.select(pl.col(c).cast(d) for c, d in TABLES[name].items()) for name, t in tables.items()}
+        rows = {name: self._table(name, schema) for name, schema in TABLES.items()}
         period = self.report.period
         return Metered(
             rows["lease"],
@@ -98,7 +102,14 @@ class ClosedBook:
             rows["outage"],
             findings_of(rows["finding"]),
             (to_ms(period.from_), to_ms(period.to)),
+            Analysis(rows["bottleneck_window"], rows["bottleneck_idle"]),
         )
+
+    def _table(self, name: str, schema: dict[str, pl.DataType]) -> pl.DataFrame:
+        path = self.folder / f"{name}.parquet"
+        if name in ADDED and not path.exists():
+            return pl.DataFrame(schema=schema)
+        return pl.read_parquet(path).select(pl.col(c).cast(d) for c, d in schema.items())
 
     def _bytes(self, name: str) -> bytes:
         try:
@@ -125,7 +136,8 @@ def part_of(metered: Metered, period: Period) -> Metered:
     leases = metered.leases.filter(pl.col("id").is_in(usage["lease"].drop_nulls().unique().implode()))
     overlaps = (pl.col("start") < within[1]) & (pl.col("end") > within[0])
     findings = of_period(metered.findings, within)
-    return Metered(leases.sort("id"), usage, metered.outages.filter(overlaps), findings, within)
+    analysis = metered.analysis.within(within)
+    return Metered(leases.sort("id"), usage, metered.outages.filter(overlaps), findings, within, analysis)
 
 
 def digest(metered: Metered) -> str:

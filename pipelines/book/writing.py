@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from exporter.errors import LedgerError
+from pipelines.analysis.stage import tables as analysis_tables
 from pipelines.book import chain, journal
 from pipelines.book.compose import StatementMaker
 from pipelines.book.document import Statement
@@ -96,6 +97,7 @@ def write(
         "usage": part.usage,
         "outage": part.outages,
         "finding": finding_table(reckoned.findings),
+        **analysis_tables(part.analysis),
     }
     draft = books / f".{period}.draft"
     try:
