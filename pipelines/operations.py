@@ -17,8 +17,8 @@ from pipelines.instants import from_ms
 from pipelines.intervals import Interval
 from pipelines.ledger import Ledger, open_ledger
 from pipelines.metering import Metered, meter
-from pipelines.periods import Period, parse_period
-from pipelines.publish import Publication, last_published, publish, published_fleet
+from pipelines.periods import Period, local_months, parse_period
+from pipelines.publish import Publication, last_published, publish, published_fleet, published_outlook
 from pipelines.rating import rate
 from pipelines.report import Report
 from pipelines.statement import make_report, within_of
@@ -145,10 +145,13 @@ def report(
     within = window or metered.span
     if within is None:
         raise LedgerError(f"{config.ledger}: the ledger holds no sample and no ended allocation; name a --period")
-    found = Reckoning(config, metered, as_of).of(Period(from_ms(within[0]), from_ms(within[1]))).report
-    if tenant is not None:
-        found = found.model_copy(update={"tenants": [t for t in found.tenants if t.tenant == tenant]})
-    return found
+    asked = Period(from_ms(within[0]), from_ms(within[1]))
+    reckoned = Reckoning(config, metered, as_of).of(asked)
+    found = reckoned.report
+    if reckoned.closed is None and local_months(asked.start, asked.end, config.timezone) == [asked]:
+        month = f"{asked.start.astimezone(config.timezone):%Y-%m}"
+        found = found.model_copy(update={"outlook": published_outlook(config, month, asked)})
+    return found if tenant is None else found.of(tenant)
 
 
 def report_on(metered: Metered, config: Config, within: Interval, *, as_of: datetime) -> Report:

@@ -31,6 +31,9 @@ from pipelines.findings import finding_table
 from pipelines.instants import HOUR_MS, from_ms, to_ms
 from pipelines.ledger import read_metered
 from pipelines.metering import Metered
+from pipelines.outlook.model import Outlook
+from pipelines.outlook.tables import TABLES as OUTLOOK
+from pipelines.outlook.tables import outlook_tables, read_outlook
 from pipelines.periods import Period, local_months
 from pipelines.published_tables import fleet_tables, tenant_tables
 from pipelines.rating import Charge, Rated
@@ -116,6 +119,19 @@ def published_fleet(ledger: Path) -> tuple[Metered, datetime]:
     return metered, publication.as_of
 
 
+def published_outlook(config: Config, month: str, period: Period) -> Outlook | None:
+    """Return the outlook of a month; None: none was published of it.
+
+    Raises:
+        LedgerError: the pointer is damaged.
+    """
+    publication = current(config.ledger)
+    if publication is None:
+        return None
+    with store.opened(config.ledger / FOLDER / publication.fleet, read_only=True) as connection:
+        return read_outlook(connection, month, period.start, period.end, config.currency)
+
+
 def publish(config: Config, metered: Metered, *, made_from: str, as_of: datetime) -> Publication:
     """Rate every local month of the data and publish it, for the fleet and for each tenant.
 
@@ -170,6 +186,7 @@ def _fleet_tables(metered: Metered, months: list[Month], config: Config, as_of: 
     span = metered.span or (None, None)
     charges = _charges(months, config)
     reports = {name: report for name, _, report in months}
+    sums = fleet_tables(metered, reports, charges, config)
     return {
         "lease": metered.leases,
         "usage": metered.usage,
@@ -181,7 +198,8 @@ def _fleet_tables(metered: Metered, months: list[Month], config: Config, as_of: 
         "charge": charges,
         **analysis_tables(metered.analysis),
         "bottleneck": pl.concat([pl.DataFrame(schema=BOTTLENECK), *_bottlenecks(metered, months, config)]),
-        **fleet_tables(metered, reports, charges, config),
+        **sums,
+        **outlook_tables(months, charges, sums["lease_period"], metered.span, config, as_of),
         "period_report": pl.DataFrame(
             [(name, report.model_dump_json()) for name, _, report in months],
             schema={"period": pl.String, "report": pl.String},
@@ -220,6 +238,7 @@ def _tenant_tables(
         "charge": charges,
         "bottleneck": fleet["bottleneck"].filter(pl.col("tenant") == tenant),
         **tenant_tables(tenant, fleet),
+        **{name: fleet[name].filter(pl.col("tenant") == tenant) for name in OUTLOOK},
         "tenant_report": pl.DataFrame(
             own_reports, schema={"period": pl.String, "report": pl.String, "bounds": pl.String}, orient="row"
         ),

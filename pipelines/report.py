@@ -5,24 +5,29 @@ Hours, kWh and ratios are numbers to six decimals; money is a string in the curr
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field
 
+from pipelines.outlook.model import Outlook
+from pipelines.report_values import Hours, Instant, Money, Ratio, instant
 
-def instant(t: datetime) -> str:
-    """Return a UTC time as ISO 8601 with Z, with milliseconds where it has any."""
-    return t.isoformat(timespec="milliseconds" if t.microsecond else "seconds").replace("+00:00", "Z")
-
-
-Hours = Annotated[float, Field(description="GPU-hours, to 6 decimals")]
-Ratio = Annotated[float, Field(ge=0, description="a ratio, to 6 decimals")]
-Money = Annotated[str, Field(pattern=r"^-?\d+(\.\d+)?$", description="in the currency's minor unit")]
-Instant = Annotated[
-    datetime,
-    PlainSerializer(instant, return_type=str, when_used="json"),
-    WithJsonSchema({"type": "string", "format": "date-time", "pattern": "Z$"}, mode="serialization"),
+__all__ = [
+    "LINES",
+    "Charges",
+    "FindingReport",
+    "FleetReport",
+    "GpuHours",
+    "Hours",
+    "Instant",
+    "Money",
+    "Ratio",
+    "Report",
+    "ReportPeriod",
+    "TenantReport",
+    "WorkloadReport",
+    "instant",
+    "json_schema",
 ]
 
 
@@ -131,6 +136,14 @@ class Report(_Part):
     tenants: list[TenantReport]
     unattributed_gpu_hours: Hours
     findings: list[FindingReport]
+    outlook: Outlook | None = Field(None, description="of a local month in the ledger that is open, else null")
+
+    def of(self, tenant: str) -> Report:
+        """Return the report with one tenant's rows alone."""
+        update: dict[str, Any] = {"tenants": [t for t in self.tenants if t.tenant == tenant]}
+        if self.outlook is not None:
+            update["outlook"] = self.outlook.of(tenant)
+        return self.model_copy(update=update)
 
     def to_json(self) -> str:
         """Return the report as the contract's JSON."""
