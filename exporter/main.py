@@ -24,6 +24,7 @@ from exporter.exposition import Renderer
 from exporter.families import FamilyBuilder
 from exporter.kernel_log import KernelLog
 from exporter.log_lines import open_lines
+from exporter.owners import slurm_cgroups
 from exporter.owners.claims import Adapter
 from exporter.owners.kubernetes import SOCKET, KubernetesAdapter
 from exporter.owners.kubernetes_api import SERVICE_ACCOUNT, KubernetesApi
@@ -263,8 +264,7 @@ def _is_there(name: str, args: argparse.Namespace) -> bool:
     if name == "kubernetes":
         return bool(args.pod_resources_socket.exists())
     if name == "slurm":
-        cgroups = [args.cgroup_root / "system.slice/slurmstepd.scope", args.cgroup_root / "devices/slurm"]
-        return bool(args.job_map_dir or any(path.exists() for path in [args.gpustat_dir, *cgroups]))
+        return bool(args.job_map_dir or args.gpustat_dir.exists() or slurm_cgroups.folders(args.cgroup_root))
     if name == "static":
         return args.static_owners is not None
     return not args.fake

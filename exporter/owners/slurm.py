@@ -10,18 +10,23 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
 
 from exporter.devices import Reading
 from exporter.identity import Identities, Target
+from exporter.owners import slurm_cgroups
 from exporter.owners.claims import Claim, Claims, Owner
 from exporter.owners.slurm_jobs import Jobs
 
 GPUSTAT: Final = Path("/run/gpustat")
 CGROUP_ROOT: Final = Path("/sys/fs/cgroup")
 _JOB_ID: Final = re.compile(r"\d+(?:_\d+)?|s[0-9A-Za-z]{4,}")  # 8812, 8812_3, or an SLUID of Slurm 26.05
-_NVIDIA_MAJOR: Final = "195"
+
+
+# The jobs of this node, given the ids that are found here and, where something tells, those that surely run.
+AskJobs = Callable[[AbstractSet[str], AbstractSet[str] | None], Jobs]
 
 
 class SlurmAdapter:
@@ -40,7 +45,7 @@ class SlurmAdapter:
         gpustat: Path = GPUSTAT,
         job_map: Path | None = None,
         cgroup_root: Path = CGROUP_ROOT,
-        jobs: Callable[[], Jobs] = Jobs,
+        jobs: AskJobs = lambda _found, _alive: Jobs(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._gpustat, self._job_map, self._cgroups, self._jobs = gpustat, job_map, cgroup_root, jobs
@@ -52,21 +57,28 @@ class SlurmAdapter:
         """One claim per device and job that holds it, whether or not the job runs a process."""
         del readings
         now = self._clock()
-        jobs = self._jobs()
-        self._listed |= jobs.facts.keys()
         unresolved: list[str] = []
+        places = list(self._local_places(identities, unresolved))
+        running = slurm_cgroups.running(self._cgroups)
+        ids = {job for place in places for _, job in place} | (running or frozenset())
+        jobs = self._jobs(ids, ids if running is None and self._has_folder() else running)
+        self._listed |= jobs.facts.keys()
         held: dict[Target, set[str]] = {}
         seen: dict[str, float] = {}
-        for found in self._places(identities, jobs, unresolved):
+        for place in [*places, _given_by_squeue(jobs, identities)]:
             # A place that knows a device is believed for it; the next fills in what it doesn't know.
             known = set(held)
-            for target, job in found:
+            for target, job in place:
                 seen[job] = self._first_seen.get(job, now)
                 if target not in known and self._may_run(job, seen[job], jobs):
                     held.setdefault(target, set()).add(job)
         self._first_seen, self._listed = seen, self._listed & (seen.keys() | jobs.facts.keys())
         claims = [Claim(target, _owner(job, jobs)) for target in sorted(held) for job in sorted(held[target])]
         return Claims(tuple(claims), tuple(unresolved))
+
+    def _has_folder(self) -> bool:
+        """Whether prologs and epilogs tell when jobs begin and end."""
+        return any(folder is not None and folder.is_dir() for folder in (self._gpustat, self._job_map))
 
     def _may_run(self, job: str, first_seen: float, jobs: Jobs) -> bool:
         """Whether a job id found on the node can be of a running job: files of ended jobs linger.
@@ -75,19 +87,22 @@ class SlurmAdapter:
         """
         if not jobs.known or job in jobs.facts:
             return True
-        return job not in self._listed and jobs.read_at < first_seen
+        return job not in jobs.ended and job not in self._listed and jobs.read_at < first_seen
 
-    def _places(self, identities: Identities, jobs: Jobs, unresolved: list[str]) -> Iterator[list[tuple[Target, str]]]:
+    def _local_places(self, identities: Identities, unresolved: list[str]) -> Iterator[list[tuple[Target, str]]]:
         if self._job_map is not None:
             yield _numbered_files(self._job_map, identities, identities.by_index, _lines, unresolved)
         yield _numbered_files(self._gpustat, identities, identities.by_minor, _first_word, unresolved)
-        yield list(_device_cgroups(self._cgroups, identities))
-        yield [
-            (target, job)
-            for job, minors in jobs.minors.items()
-            for minor in minors
-            if (target := identities.by_minor(minor)) is not None
-        ]
+        yield list(slurm_cgroups.allowed(self._cgroups, identities))
+
+
+def _given_by_squeue(jobs: Jobs, identities: Identities) -> list[tuple[Target, str]]:
+    return [
+        (target, job)
+        for job, minors in jobs.minors.items()
+        for minor in minors
+        if (target := identities.by_minor(minor)) is not None
+    ]
 
 
 def _owner(job: str, jobs: Jobs) -> Owner:
@@ -142,17 +157,3 @@ def _first_word(text: str) -> list[str]:
 def _lines(text: str) -> list[str]:
     """The jobs in a job-map file, one a line."""
     return [line.strip() for line in text.splitlines() if _JOB_ID.fullmatch(line.strip())]
-
-
-def _device_cgroups(root: Path, identities: Identities) -> Iterator[tuple[Target, str]]:
-    """Jobs whose devices control group (v1) allows a card. v2 keeps this in a BPF program that can't be read."""
-    for list_file in root.glob("devices/slurm*/uid_*/job_*/devices.list"):
-        try:
-            entries = list_file.read_text(encoding="utf-8").splitlines()
-        except OSError:
-            continue
-        for entry in entries:
-            match = re.fullmatch(rf"c {_NVIDIA_MAJOR}:(\d+) \w+", entry.strip())
-            target = identities.by_minor(match[1]) if match else None
-            if target is not None:
-                yield target, list_file.parent.name.removeprefix("job_")

@@ -10,6 +10,7 @@ import pytest
 from exporter.devices import Device, GpuInstance, MigDevice, Process, Reading
 from exporter.errors import SourceError
 from exporter.identity import Identities
+from exporter.owners import slurm_cgroups
 from exporter.owners.claims import Claims
 from exporter.owners.processes import ProcessAdapter
 from exporter.owners.slurm import SlurmAdapter
@@ -73,7 +74,7 @@ def test_jobs_that_share_a_card_stand_one_a_line(tmp_path: Path) -> None:
 def test_files_of_ended_jobs_hold_nothing_where_squeue_answers(tmp_path: Path) -> None:
     maps = write(tmp_path / "map", **{"0": "7\n8\n"})
     jobs = Jobs({"8": JobFacts("ada", "vision", "gpu", "normal")}, known=True)
-    (claim,) = adapter(tmp_path, job_map=maps, jobs=lambda: jobs).find(IDENTITIES, {}).claims
+    (claim,) = adapter(tmp_path, job_map=maps, jobs=lambda *_: jobs).find(IDENTITIES, {}).claims
     assert claim.owner.labels() == {
         "hpc_job": "8", "user": "ada", "account": "vision", "partition": "gpu", "qos": "normal",
     }  # fmt: skip
@@ -82,7 +83,7 @@ def test_files_of_ended_jobs_hold_nothing_where_squeue_answers(tmp_path: Path) -
 def test_a_job_younger_than_the_list_of_jobs_holds_its_card(tmp_path: Path, clock: Clock) -> None:
     listed = {"7": JobFacts("ada"), "8": JobFacts("bob")}
     jobs = [Jobs(listed, known=True, read_at=clock.now)]
-    slurm = adapter(tmp_path, jobs=lambda: jobs[-1], clock=clock)
+    slurm = adapter(tmp_path, jobs=lambda *_: jobs[-1], clock=clock)
     write(tmp_path / "gpustat", **{"4": "7 1000"})
     assert held(slurm.find(IDENTITIES, {})) == {"GPU-g0": ["7"]}
     clock.now += 15
@@ -104,7 +105,7 @@ def test_a_job_without_processes_holds_what_its_cgroup_allows(tmp_path: Path) ->
 
 def test_squeue_alone_is_enough(tmp_path: Path) -> None:
     jobs = Jobs({"9": JobFacts()}, {"9": ("0", "2")}, known=True)
-    assert held(adapter(tmp_path, jobs=lambda: jobs).find(IDENTITIES, {})) == {"GPU-g6": ["9"], "GPU-m": ["9"]}
+    assert held(adapter(tmp_path, jobs=lambda *_: jobs).find(IDENTITIES, {})) == {"GPU-g6": ["9"], "GPU-m": ["9"]}
 
 
 def test_no_trace_of_slurm_is_no_claim(tmp_path: Path) -> None:
@@ -150,27 +151,158 @@ def test_array_tasks_and_sluids_name_one_job() -> None:
     assert parse_jobs({"jobs": [entry]}, "gpu1").facts.keys() == {"9", "7_3", "s4XyZ9"}
 
 
-def test_squeue_is_asked_once_a_minute_and_may_be_missing(clock: Clock) -> None:
-    asked: list[Sequence[str]] = []
+class Squeue:
+    """A squeue that answers for these jobs and counts what it is asked."""
 
+    def __init__(self, clock: Clock, *jobs: dict[str, object]) -> None:
+        self.jobs = list(jobs)
+        self.asked: list[str] = []
+        self.error: Exception | None = None
+        self.ask = SlurmJobs("gpu2", run=self._run, clock=clock)
+
+    def _run(self, command: Sequence[str]) -> str:
+        self.asked.append(" ".join(command))
+        if self.error:
+            raise self.error
+        number = next((word.removeprefix("--jobs=") for word in command if word.startswith("--jobs=")), None)
+        return json.dumps({"jobs": [job for job in self.jobs if number in (None, str(job["job_id"]))]})
+
+
+LIST = "squeue --json --nodelist=gpu2"
+
+
+def test_where_nothing_tells_of_jobs_the_list_is_read_every_minute(clock: Clock) -> None:
+    squeue = Squeue(clock, job())
+    for _ in range(9):
+        assert squeue.ask().facts.keys() == {"9"}
+        clock.now += 15
+    assert squeue.asked == [LIST] * 3
+
+
+def test_where_cgroups_tell_of_jobs_slurmctld_is_asked_about_new_ones_alone(clock: Clock) -> None:
+    squeue = Squeue(clock, job())
+    for _ in range(36):  # nine minutes
+        assert squeue.ask({"9"}, {"9"}).known
+        clock.now += 15
+    assert squeue.asked == [LIST]
+    squeue.jobs.append(job(job_id=10, account="audio"))
+    jobs = squeue.ask({"9", "10"}, {"9", "10"})
+    assert squeue.asked[1:] == ["squeue --json --jobs=10"]
+    assert (jobs.facts["10"].account, jobs.minors["10"]) == ("audio", ("3",))
+    clock.now += 120
+    squeue.ask({"9", "10"}, {"9", "10"})
+    assert squeue.asked[2:] == [LIST]
+
+
+def test_a_job_whose_cgroup_has_gone_is_asked_about(clock: Clock) -> None:
+    squeue = Squeue(clock, job(array_job_id=7, array_task_id=1))
+    assert squeue.ask({"9"}, {"9"}).minors == {"9": ("3",)}
+    clock.now += 75
+    # Between two steps of a job nothing may be left of it on the node, and it holds its cards.
+    assert squeue.ask(set(), set()).minors == {"9": ("3",)}
+    squeue.jobs.clear()
+    clock.now += 75
+    jobs = squeue.ask({"7_1"}, set())
+    assert jobs.minors == jobs.facts == {}
+    assert jobs.ended == {"9", "7_1"}
+    assert squeue.asked == [LIST, "squeue --json --jobs=9", "squeue --json --jobs=9"]
+    clock.now += 15
+    assert squeue.ask(set(), set()).ended == frozenset()
+    squeue.jobs.append(job())
+    assert squeue.ask({"9"}, {"9"}).facts.keys() == {"9"}  # it was requeued and runs here once more
+
+
+def test_a_job_that_slurmctld_has_forgotten_has_ended(clock: Clock) -> None:
+    squeue = Squeue(clock, job())
+    squeue.ask({"9"}, {"9"})
+    squeue.error = subprocess.CalledProcessError(1, "squeue", stderr="slurm_load_jobs error: Invalid job id specified")
+    clock.now += 75
+    assert squeue.ask({"9"}, set()).ended == {"9"}
+    assert len(squeue.asked) == 2
+
+
+def test_many_new_jobs_are_one_list(clock: Clock) -> None:
+    squeue = Squeue(clock)
+    squeue.ask(set(), set())
+    squeue.jobs.extend(job(job_id=number) for number in range(20))
+    ids = {str(number) for number in range(20)}
+    clock.now += 75
+    assert squeue.ask(ids, ids).facts.keys() == ids
+    assert squeue.asked == [LIST, LIST]
+
+
+def test_an_outage_of_slurmctld_leaves_what_was_known(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    squeue = Squeue(clock, job())
+    squeue.ask()
+    squeue.error = subprocess.TimeoutExpired("squeue", 10)
+    for _ in range(8):
+        clock.now += 15
+        assert squeue.ask().facts.keys() == {"9"}
+    assert len(squeue.asked) == 3  # a busy slurmctld isn't asked by scontrol too
+    assert len(caplog.messages) == 1
+    clock.now += 3600
+    assert squeue.ask() == Jobs()
+
+
+def test_a_node_of_another_name_is_said(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    squeue = Squeue(clock)
+    squeue.error = subprocess.CalledProcessError(1, "squeue", stderr="squeue: error: Invalid node name gpu2")
+    assert not squeue.ask().known
+    assert squeue.asked == [LIST]
+    assert "--node-name takes Slurm's NodeName" in caplog.text
+
+
+def test_scontrol_answers_where_squeue_cannot(clock: Clock) -> None:
     def run(command: Sequence[str]) -> str:
-        asked.append(command)
         if command[0] == "squeue":
-            raise subprocess.CalledProcessError(1, list(command))
+            raise FileNotFoundError(command[0])
         return json.dumps({"jobs": [job()]})
 
-    jobs = SlurmJobs("gpu1", run=run, clock=clock)
-    assert jobs().facts.keys() == {"9"}
-    assert jobs().known
-    assert [command[0] for command in asked] == ["squeue", "scontrol"]
-    clock.now += 61
-    jobs()
-    assert len(asked) == 4
+    assert SlurmJobs("gpu2", run=run, clock=clock)().minors == {"9": ("3",)}
 
     def missing(command: Sequence[str]) -> str:
         raise FileNotFoundError(command[0])
 
     assert not SlurmJobs("gpu1", run=missing, clock=clock)().known
+
+
+@pytest.mark.parametrize(
+    ("folder", "jobs"),
+    [
+        ("system.slice/slurmstepd.scope/job_12", {"12"}),
+        ("system.slice/gpu2_slurmstepd.scope/job_12/step_0", {"12"}),
+        ("system.slice/slurmstepd.scope/system", set()),
+        ("freezer/slurm_gpu2/uid_1000/job_12", {"12"}),
+        ("devices/slurm/uid_1000/job_12", {"12"}),
+        ("system.slice/sshd.service", None),
+    ],
+)
+def test_jobs_of_the_nodes_cgroups(tmp_path: Path, folder: str, jobs: set[str] | None) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    assert slurm_cgroups.running(tmp_path) == jobs
+
+
+def test_the_adapter_tells_which_jobs_it_finds(tmp_path: Path) -> None:
+    told: list[tuple[object, object]] = []
+
+    def ask(found: object, alive: object) -> Jobs:
+        told.append((found, alive))
+        return Jobs()
+
+    slurm = adapter(tmp_path, jobs=ask)
+    slurm.find(IDENTITIES, {})
+    write(tmp_path / "gpustat", **{"0": "7 1000"})
+    slurm.find(IDENTITIES, {})
+    (tmp_path / "cgroup/system.slice/slurmstepd.scope/job_8").mkdir(parents=True)
+    slurm.find(IDENTITIES, {})
+    assert told == [(set(), None), ({"7"}, {"7"}), ({"7", "8"}, {"8"})]
+
+
+def test_an_id_that_squeue_says_has_ended_holds_nothing(tmp_path: Path, clock: Clock) -> None:
+    write(tmp_path / "gpustat", **{"0": "7 1000"})
+    jobs = Jobs(known=True, read_at=clock.now - 60, ended=frozenset({"7"}))
+    assert held(adapter(tmp_path, jobs=lambda *_: jobs, clock=clock).find(IDENTITIES, {})) == {}
 
 
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="needs the public captures in ../shared/data")
