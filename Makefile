@@ -1,10 +1,11 @@
 # The entry points of this repository. Each sets up .venv first, and does that once.
-.PHONY: help demo test test-grafana lint bench
+.PHONY: help demo test test-grafana test-slurm lint bench
 
 help:
 	@echo 'make demo [ARGS=--no-serve]   replay the demo fleet, print where the money went, serve the app on loopback'
 	@echo 'make test [ARGS=tests/app]    the whole test suite'
 	@echo 'make test-grafana             boards against the types of Grafana 11 to 13 (npm)'
+	@echo 'make test-slurm               the ledger against a real Slurm on loopback (Debian packages)'
 	@echo 'make lint                     ruff and mypy'
 	@echo 'make bench                    every benchmark, into bench/results.json; make bench-NAME runs bench/NAME.py'
 
@@ -20,6 +21,10 @@ test-grafana:
 	@scripts/setup test
 	@scripts/grafana-schemas
 	@.venv/bin/python -m pytest tests/dashboards/test_boards.py tests/dashboards/test_schemas.py $(ARGS)
+
+test-slurm:
+	@scripts/setup slurm
+	@GPULEDGER_SLURM=1 .venv/bin/python -m pytest tests/slurm -v $(ARGS)
 
 lint:
 	@scripts/setup

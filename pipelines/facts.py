@@ -75,7 +75,7 @@ NODE: Final[dict[str, pl.DataType]] = {
     "model": pl.String(),
     "gpus": pl.Int64(),  # physical cards
     "devices": pl.List(pl.String()),  # their UUIDs; empty: unknown
-    "slots": pl.Int64(),  # time slices or shards per card; null: cards are given out whole
+    "slots": pl.Int64(),  # time slices per card; null: cards are given out whole
     "used": pl.Float64(),  # cards given out; null: the scheduler doesn't say
     "observed": TIME,
 }

@@ -106,6 +106,7 @@ def node(text: str, zone: ZoneInfo) -> dict[str, Any]:
         + (["NOT_RESPONDING"] if "*" in (_value(text, "State") or "") else []),
         "reason": (reason[1] or reason[3] or "").strip() or None if reason else None,
         "reason_changed_at": epoch(reason[2], zone) if reason else None,
+        "last_busy": _moment(text, "LastBusyTime", zone),
         "tres": _value(text, "CfgTRES"),
         "tres_used": _value(text, "AllocTRES"),
         "partitions": (_value(text, "Partitions") or "").split(","),

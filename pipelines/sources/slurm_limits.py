@@ -110,7 +110,7 @@ def association_rows(
         of = entry.get("Cluster") or cluster
         if not account or of != cluster:
             continue
-        if not user:
+        if not user and entry.keys() & {"ParentName", "Par Name"}:
             parent = entry.get("ParentName") or entry.get("Par Name") or None
             accounts[of, account] = {"cluster": of, "account": account, "parent": parent, "observed": observed}
         kind, name, within = ("slurm_user", user, account) if user else ("slurm_account", account, None)
@@ -142,7 +142,7 @@ def associations_of_json(entries: Iterable[Mapping[str, Any]]) -> list[dict[str,
             "Cluster": text_of(entry.get("cluster")) or "",
             "Account": text_of(entry.get("account")) or "",
             "User": text_of(entry.get("user")) or "",
-            "ParentName": text_of(entry.get("parent_account")) or "",
+            **({"ParentName": text_of(entry["parent_account"]) or ""} if "parent_account" in entry else {}),
             "GrpTRES": _tres_text(members_of(members_of(entry.get("max")).get("tres")).get("total")),
         }
         for entry in entries

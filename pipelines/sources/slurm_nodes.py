@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from pipelines.sources.device_table import DeviceTable
 from pipelines.sources.slurm_values import moment, states_of, text_of
 from pipelines.sources.tally import Tally
-from pipelines.sources.tres import gpus_by_type, shards
+from pipelines.sources.tres import gpus_by_type
 
 State = Literal["ok", "degraded", "down", "repair"]
 
@@ -44,15 +44,16 @@ def node_facts(
         tres = text_of(node.get("tres"))
         untracked += bool(listed) and tres is not None and "gres/gpu" not in tres
         listings += [{"cluster": cluster, "node": name, "observed": observed, **row} for row in listed]
+        state = state_of(states)
         conditions.append(
             {
                 "cluster": cluster,
                 "node": name,
                 "device": None,
-                "state": state_of(states),
+                "state": state,
                 "reason": text_of(node.get("reason")),
                 "source": "slurm",
-                "from": _time(node.get("reason_changed_at")) if state_of(states) != "ok" else None,
+                "from": _since(node, state),
                 "to": None,
                 "observed": observed,
             }
@@ -82,7 +83,6 @@ def _listing(node: Mapping[str, Any], cards: Mapping[int, str]) -> list[dict[str
     used_text = text_of(node.get("gres_used"))
     used = gpus_by_type(used_text) if used_text is not None and used_text != "N/A" else None
     total = sum(had.values())
-    parts = shards(gres)
     devices = [cards[minor] for minor in sorted(cards)] if len(cards) == total else []
     return [
         {
@@ -90,11 +90,20 @@ def _listing(node: Mapping[str, Any], cards: Mapping[int, str]) -> list[dict[str
             "gpus": count,
             # Slurm doesn't say which minors are of which type: with two types nobody knows whose they are.
             "devices": devices if len(had) == 1 else [],
-            "slots": parts // total if parts and not parts % total else None,
+            # Shards are no time slices: a job without them has the whole card, and one with them says how many.
+            "slots": None,
             "used": None if used is None else float(sum(used.values()) if len(had) == 1 else used.get(model, 0)),
         }
         for model, count in had.items()
     ]
+
+
+def _since(node: Mapping[str, Any], state: State) -> datetime | None:
+    """Since when a node is so; a drained one is out of use only since its last job left."""
+    reason, busy = _time(node.get("reason_changed_at")), _time(node.get("last_busy"))
+    if state == "ok" or reason is None:
+        return None
+    return max(reason, busy) if state == "repair" and busy is not None else reason
 
 
 def _time(value: Any) -> datetime | None:

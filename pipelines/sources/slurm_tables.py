@@ -113,11 +113,13 @@ def _with_limits(row: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _association(row: Mapping[str, str]) -> dict[str, Any]:
+    # sacctmgr leaves the parent out unless it is asked for: then nobody says what stands above what.
+    parent = next((row[name] for name in ("ParentName", "Par Name") if name in row), None)
     return {
         "cluster": row.get("Cluster", ""),
         "account": row.get("Account", ""),
         "user": row.get("User", ""),
-        "parent_account": row.get("ParentName") or row.get("Par Name") or "",
+        **({} if parent is None else {"parent_account": parent}),
         "max": {"tres": {"total": _tres(row.get("GrpTRES", ""))}},
     }
 

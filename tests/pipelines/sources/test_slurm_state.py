@@ -67,19 +67,19 @@ class TestNodes:
     @pytest.mark.parametrize(
         ("gres", "expected"),
         [
-            ("gpu:a100:4", [("a100", 4, None)]),
-            ("gpu:4", [(None, 4, None)]),
-            ("gpu:A100:4(S:0-1),gpu:NV_A100_40GB:2(IDX:0,3)", [("A100", 4, None), ("NV_A100_40GB", 2, None)]),
-            ("gpu:h100:4(S:0-1),shard:h100:16(S:0-1)", [("h100", 4, 4)]),
+            ("gpu:a100:4", [("a100", 4)]),
+            ("gpu:4", [(None, 4)]),
+            ("gpu:A100:4(S:0-1),gpu:NV_A100_40GB:2(IDX:0,3)", [("A100", 4), ("NV_A100_40GB", 2)]),
+            ("gpu:h100:4(S:0-1),shard:h100:16(S:0-1)", [("h100", 4)]),
             ("craynetwork:4", []),
             ("(null)", []),
         ],
     )
-    def test_gpus_are_counted_by_type_and_shards_are_slots_of_them(
-        self, state: Read, gres: str, expected: list[tuple[str | None, int, int | None]]
+    def test_gpus_are_counted_by_type_and_shards_are_none(
+        self, state: Read, gres: str, expected: list[tuple[str | None, int]]
     ) -> None:
         batch = state(AT + node(Gres=gres))
-        assert sorted(facts(batch, "scheduler_node", "model", "gpus", "slots"), key=str) == sorted(expected, key=str)
+        assert sorted(facts(batch, "scheduler_node", "model", "gpus"), key=str) == sorted(expected, key=str)
         assert batch.findings == []
 
     def test_a_node_told_once_for_each_of_its_partitions_counts_once(self, state: Read) -> None:
@@ -119,6 +119,11 @@ class TestNodes:
         assert facts(batch, "condition", "reason", "from", "observed") == [
             ("XID 79 a=b", datetime(2026, 10, 4, 8, tzinfo=UTC), NOON)
         ]
+
+    def test_a_drained_node_is_out_of_use_since_its_last_job_left(self, state: Read) -> None:
+        reason = "fans [root@2026-10-04T08:00:00]"
+        batch = state(AT + node(State="IDLE+DRAIN", LastBusyTime="2026-10-04T09:30:00", Reason=reason))
+        assert facts(batch, "condition", "from") == [(datetime(2026, 10, 4, 9, 30, tzinfo=UTC),)]
 
     def test_states_of_json_are_read_with_their_flags(self) -> None:
         assert state_of(["IDLE", "DRAIN"]) == "repair"
