@@ -25,8 +25,8 @@ from pipelines.instants import HOUR_MS, from_ms
 
 T = TypeVar("T")
 
-ROWS_AT_ONCE: Final = 1_000_000
-ROW_GROUP: Final = 64_000  # a day of 44 cards at 60 s: reading some cards skips the others' groups
+ROWS_AT_ONCE: Final = 500_000
+ROW_GROUP: Final = 16_000  # a day of 11 cards at 60 s: reading some cards skips the others' groups
 ORDER: Final = ["device", "instance", "time", "namespace", "pod", "slice", "replica"]
 
 
@@ -86,8 +86,20 @@ def _write_part(folder: Path, relative: str, rows: pl.DataFrame) -> str:
     return f"{relative}/{name}.parquet"
 
 
-def read(folder: Path, paths: Sequence[str]) -> Iterator[pl.DataFrame]:
+@dataclass(frozen=True)
+class Wanted:
+    """Cards to read, all of one cluster, and from which UTC day on."""
+
+    cluster: str
+    devices: Sequence[str]
+    since: date = date.min
+
+
+def read(folder: Path, paths: Sequence[str], wanted: Sequence[Wanted] | None = None) -> Iterator[pl.DataFrame]:
     """Yield the samples of listed parts, all of one card in one table, in tables of about ROWS_AT_ONCE.
+
+    Args:
+        wanted: None reads all cards from their first day on.
 
     Raises:
         LedgerError: a listed part is missing or damaged.
@@ -96,22 +108,50 @@ def read(folder: Path, paths: Sequence[str]) -> Iterator[pl.DataFrame]:
     for file in files:
         if not file.is_file():
             raise LedgerError(f"{file}: a part of the lake is missing; restore it, or import its source again")
-    if not files:
-        return
     try:
-        parts = [pl.scan_parquet(file, hive_partitioning=False) for file in files]
-        cards = pl.concat(part.select("cluster", "device") for part in parts).group_by("cluster", "device").len()
-        for group in _groups(cards.sort("cluster", "device").collect()):
-            yield pl.concat(
-                pl.collect_all([part.join(group.lazy(), on=["cluster", "device"], how="semi") for part in parts]),
-                how="diagonal",
-            )
+        for cluster, parts in sorted(_by_cluster(files).items()):
+            mine = [w for w in wanted if w.cluster == cluster] if wanted is not None else [None]
+            for some in mine:
+                yield from _of_cluster([f for f in parts if some is None or day_of(f) >= some.since], some)
     except (OSError, pl.exceptions.PolarsError) as error:
         damaged = next((file for file in files if not _is_whole(file)), folder)
         raise LedgerError(
             f"{damaged}: is a damaged part of the lake: {str(error).splitlines()[0]};"
             " restore it from a backup, or delete it and import its source again"
         ) from None
+
+
+def _by_cluster(files: Sequence[Path]) -> dict[str, list[Path]]:
+    """Return parts by their cluster, which one of each folder is asked for: a folder's name may be cut."""
+    folders: dict[Path, list[Path]] = {}
+    for file in files:
+        folders.setdefault(file.parent.parent, []).append(file)
+    named = ((_scan(parts[0]).select("cluster").head(1).collect().item(), parts) for parts in folders.values())
+    return dict(named)
+
+
+def day_of(file: Path) -> date:
+    """Return the UTC day of a part."""
+    return date.fromisoformat(file.parent.name.removeprefix("day="))
+
+
+def _scan(file: Path) -> pl.LazyFrame:
+    return pl.scan_parquet(file, hive_partitioning=False)
+
+
+def _of_cluster(files: Sequence[Path], wanted: Wanted | None) -> Iterator[pl.DataFrame]:
+    """Read parts by ranges of cards: they are sorted by card, so that a range is in few row groups of each."""
+    if not files:
+        return
+    parts = [_scan(file) for file in files]
+    if wanted is not None:
+        names = pl.Series("device", list(wanted.devices), pl.String)
+        parts = [part.filter(pl.col("device").is_in(names.implode())) for part in parts]
+    cards = pl.concat(part.select("device") for part in parts).group_by("device").len().sort("device").collect()
+    for group in _groups(cards):
+        first, last = (pl.lit(group[at]) for at in (0, -1))
+        some = [part.filter(pl.col("device").is_between(first, last)) for part in parts]
+        yield pl.concat(pl.collect_all(some), how="diagonal")
 
 
 def _is_whole(file: Path) -> bool:
@@ -182,8 +222,8 @@ def _each(folder: Path, paths: Sequence[str], ask: Callable[[Path], T]) -> list[
     return answers
 
 
-def _groups(cards: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Group cards (``cluster``, ``device``, ``len``) so that each group has about ROWS_AT_ONCE samples."""
+def _groups(cards: pl.DataFrame) -> Iterator[pl.Series]:
+    """Group cards (``device``, ``len``) so that each group has about ROWS_AT_ONCE samples."""
     group = (pl.col("len").cum_sum() - 1) // ROWS_AT_ONCE
     for _, rows in cards.with_columns(group=group).group_by("group", maintain_order=True):
-        yield rows.select("cluster", "device")
+        yield rows["device"]
