@@ -1,25 +1,36 @@
 """Where every cent is: the fleet's cost by place, what tenants pay for it, and what stays unbilled.
 
-All figures are parts of the report's own totals, split to the cent, so that each column adds up exactly.
+All figures are parts of the months' own totals, split to the cent, so that each column adds up exactly: a month's cost
+over places, and of a month that lies partly in the range each place's cost over its days.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
+from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
-from app.scope import Month, Scope
+from app.scope import IN_DAYS, Month, Scope, Span
+from pipelines.instants import HOUR_MS, to_ms
 from pipelines.money import largest_remainder, round_money
+from pipelines.periods import local_midnight
+from pipelines.published_days import exact, split
 
 ZERO: Final = Decimal(0)
 
 BY_PLACE: Final = """
-    -- grain: place
-    SELECT CASE WHEN state = 'allocated' AND tenant IS NULL THEN 'unattributed' ELSE state END AS place,
+    -- grain: month × local day × place, of the months that the span touches
+    SELECT period, day,
+           CASE WHEN state = 'allocated' AND tenant IS NULL THEN 'unattributed' ELSE state END AS place,
            sum(gpu_hours) AS gpu_hours, sum(on_demand_weight) AS weight
-    FROM device_day WHERE period = $period GROUP BY place ORDER BY place
+    FROM device_day WHERE period BETWEEN $first_month AND $last_month GROUP BY ALL ORDER BY ALL
+"""
+BILLED: Final = f"""
+    -- grain: line
+    SELECT line, sum(amount) AS amount FROM line_day WHERE {IN_DAYS} GROUP BY line
 """
 LABELS: Final = {
     "allocated": "Held by tenants",
@@ -30,6 +41,8 @@ LABELS: Final = {
     "unobserved": "Unobserved",
     "overhead": "Overheads and energy",
 }
+PLACE_OF: Final = {"usage": "allocated", "reserved": "allocated", "unused": "idle", "idle": "idle", "credit": "idle"}
+"""What a line is paid for; all others are for overheads."""
 
 
 @dataclass(frozen=True)
@@ -59,15 +72,19 @@ class Place:
 
 @dataclass(frozen=True)
 class Totals:
-    """The fleet's month, as reported."""
+    """The fleet's cost and hours, as reported."""
 
     cost: Decimal
     billed: Decimal
-    unbilled: Decimal
     capacity_gpu_hours: float
     allocated_gpu_hours: float
     idle_gpu_hours: float
     devices: int
+
+    @property
+    def unbilled(self) -> Decimal:
+        """Cost that nobody pays."""
+        return self.cost - self.billed
 
     @property
     def held(self) -> float | None:
@@ -80,50 +97,73 @@ class Totals:
         return self.idle_gpu_hours / self.capacity_gpu_hours if self.capacity_gpu_hours else None
 
 
-def totals(scope: Scope, month: Month) -> Totals:
-    """Return the fleet's totals of a month."""
-    row = scope.reader.ask(
-        """SELECT cost, billed, unbilled, capacity_gpu_hours, allocated_gpu_hours, idle_gpu_hours, devices
-        FROM fleet_period WHERE period = $period""",
-        {"period": month.name},
-    ).row(0)
-    cost, billed, unbilled = (round_money(m, scope.currency) for m in row[:3])
-    return Totals(cost, billed, unbilled, *row[3:])
+def totals(scope: Scope, span: Span) -> Totals:
+    """Return the fleet's totals of a span."""
+    found = places(scope, span)
+    hours = {p.key: p.gpu_hours or 0.0 for p in found}
+    devices = scope.ask(f"SELECT count(DISTINCT (cluster, device)) FROM device_day WHERE {IN_DAYS}", span).item()
+    return Totals(
+        sum((p.cost for p in found), ZERO),
+        sum((p.billed for p in found), ZERO),
+        sum(hours.values()),
+        hours.get("allocated", 0.0) + hours.get("unattributed", 0.0),
+        hours.get("idle", 0.0),
+        devices,
+    )
 
 
-def places(scope: Scope, month: Month) -> list[Place]:
+def places(scope: Scope, span: Span) -> list[Place]:
     """Return where the fleet's cost is; costs add up to the fleet's cost, billed to what tenants pay."""
-    whole = totals(scope, month)
-    rows = scope.reader.ask(BY_PLACE, {"period": month.name})
-    weights = {place: exact(weight) for place, _, weight in rows.iter_rows()}
-    hours = {place: h for place, h, _ in rows.iter_rows()}
-    capacity = min(round_money(sum(weights.values(), Fraction(0)), scope.currency), whole.cost)
-    priced = any(weights.values())
-    cost = largest_remainder(capacity, weights, scope.currency) if priced else dict.fromkeys(weights, ZERO)
-    cost["overhead"] = whole.cost - sum(cost.values(), ZERO)
-    billed = _billed(scope, month)
+    hours, weights = _by_place(scope, span)
+    costs = scope.ask(
+        "SELECT period, cost FROM fleet_period WHERE period BETWEEN $first_month AND $last_month ORDER BY period", span
+    )
+    whole = {m.name for m in span.whole}
+    by_name = {m.name: m for m in span.months}
+    cost: dict[str, Decimal] = defaultdict(Decimal)
+    for month, amount in costs.iter_rows():
+        parts = _of_month(round_money(amount, scope.currency), weights[month], scope)
+        for place, part in parts.items():
+            if month in whole:
+                cost[place] += part
+                continue
+            lengths = _lengths(by_name[month], scope)
+            own = split(part, weights[month].get(place, {}), lengths, scope.currency)
+            cost[place] += sum((a for day, a in own.items() if span.days.first <= day < span.days.after), ZERO)
+    billed: dict[str, Decimal] = defaultdict(Decimal)
+    for line, amount in scope.ask(BILLED, span).iter_rows():
+        billed[PLACE_OF.get(line, "overhead")] += round_money(amount, scope.currency)
     order = [place for place in LABELS if cost.get(place) or billed.get(place) or hours.get(place)]
     return [Place(place, hours.get(place), cost.get(place, ZERO), billed.get(place, ZERO)) for place in order]
 
 
-def exact(weight: float | None) -> Fraction:
-    """Return a weight without the noise of its floating-point sum, so that equal parts tie."""
-    return Fraction(0) if weight is None else Fraction(f"{weight:.9f}")
+_Weights = dict[str, dict[date, Fraction]]
 
 
-def _billed(scope: Scope, month: Month) -> dict[str, Decimal]:
-    """Return what tenants pay, by the place that it is for.
+def _by_place(scope: Scope, span: Span) -> tuple[dict[str, float], dict[str, _Weights]]:
+    """Return the span's GPU-hours by place, and by month, place and day what they are worth on demand."""
+    hours: dict[str, float] = defaultdict(float)
+    weights: dict[str, _Weights] = defaultdict(lambda: defaultdict(dict))
+    for month, day, place, gpu_hours, weight in scope.ask(BY_PLACE, span).iter_rows():
+        weights[month][place][day] = exact(weight)
+        if span.days.first <= day < span.days.after:
+            hours[place] += gpu_hours
+    return dict(hours), weights
 
-    A reservation is paid for what was held of it, and for the rest, which is idle; a credit gives some of that back.
-    """
-    row = scope.reader.ask(
-        """SELECT coalesce(sum(usage), 0) AS usage, coalesce(sum(reservation + credit + idle), 0) AS reserved,
-                  coalesce(sum(overhead + energy + commitment + adjustment), 0) AS overhead
-        FROM tenant_period WHERE period = $period""",
-        {"period": month.name},
-    ).row(0, named=True)
-    workloads = scope.reader.ask(
-        "SELECT coalesce(sum(cost), 0) AS cost FROM workload_period WHERE period = $period", {"period": month.name}
-    ).item()
-    held = Decimal(workloads)
-    return {"allocated": held, "idle": row["usage"] + row["reserved"] - held, "overhead": Decimal(row["overhead"])}
+
+def _of_month(whole: Decimal, weights: _Weights, scope: Scope) -> dict[str, Decimal]:
+    """Split a month's cost over places; what isn't made of hours is overheads and energy."""
+    sums = {place: sum(days.values(), Fraction(0)) for place, days in weights.items()}
+    capacity = min(round_money(sum(sums.values(), Fraction(0)), scope.currency), whole)
+    cost = largest_remainder(capacity, sums, scope.currency) if any(sums.values()) else dict.fromkeys(sums, ZERO)
+    return {**cost, "overhead": whole - sum(cost.values(), ZERO)}
+
+
+def _lengths(month: Month, scope: Scope) -> dict[date, Fraction]:
+    """Return the hours of a month's local days."""
+    found, day = {}, month.days.first
+    while day < month.days.after:
+        start, end = (to_ms(local_midnight(d, scope.zone)) for d in (day, day + timedelta(days=1)))
+        found[day] = Fraction(end - start, HOUR_MS)
+        day += timedelta(days=1)
+    return found

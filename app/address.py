@@ -35,11 +35,17 @@ def segments(label: str, key: str, options: Sequence[str], default: str, name: C
 
 def arrived(key: str, options: Sequence[str], default: str) -> None:
     """Take over a choice that the address brings; else keep the one made before, where it still is an option."""
-    given = st.query_params.get(key)
-    if given in options and given != st.session_state.get(_last(key)):
+    given = brought(key)
+    if given in options:
         st.session_state[key] = given
     elif st.session_state.get(key) not in options:
         st.session_state[key] = default
+
+
+def brought(key: str) -> str | None:
+    """Return what the address says, where it says something new."""
+    given = st.query_params.get(key)
+    return None if given == st.session_state.get(_last(key)) else given
 
 
 def written(key: str, chosen: str, default: str) -> None:

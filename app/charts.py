@@ -9,27 +9,29 @@ import altair as alt
 import polars as pl
 
 from app import palette
+from app.usage import Grain
 
 # Tables are cut to a few thousand rows where they are asked for; altair's own limit isn't needed.
 alt.data_transformers.disable_max_rows()
 
 HEIGHT: Final = 280
 LABELS: Final = 10
-_DAY: Final = "%-d %b"
+A: Final[dict[Grain, str]] = {"hour": "an hour", "day": "a day", "month": "a month"}
+_FORMS: Final[dict[Grain, str]] = {"hour": "%-d %b %H:00", "day": "%-d %b", "month": "%b %Y"}
 
 
-def hours_by_day(rows: pl.DataFrame, states: tuple[palette.State, ...]) -> alt.Chart:
-    """Return GPU-hours by day, stacked by state.
+def hours(rows: pl.DataFrame, states: tuple[palette.State, ...], grain: Grain) -> alt.Chart:
+    """Return GPU-hours over time, stacked by state.
 
     Args:
-        rows: usage.state_days.
+        rows: usage.states.
     """
     chart: alt.Chart = (
-        alt.Chart(labelled(rows))
+        alt.Chart(labelled(rows, grain))
         .mark_bar()
         .encode(
-            x=day_axis(rows),
-            y=alt.Y("gpu_hours:Q", title="GPU-hours a day", stack="zero"),
+            x=time_axis(rows, grain),
+            y=alt.Y("gpu_hours:Q", title=f"GPU-hours {A[grain]}", stack="zero"),
             color=alt.Color(
                 "state:N",
                 scale=palette.state_colours(states),
@@ -37,7 +39,7 @@ def hours_by_day(rows: pl.DataFrame, states: tuple[palette.State, ...]) -> alt.C
             ),
             order=alt.Order("order:Q"),
             tooltip=[
-                alt.Tooltip("label:N", title="Day"),
+                alt.Tooltip("label:N", title=grain.title()),
                 alt.Tooltip("state:N", title="State"),
                 alt.Tooltip("gpu_hours:Q", title="GPU-hours", format=",.1f"),
             ],
@@ -67,21 +69,21 @@ def amounts(rows: pl.DataFrame, *, title: str, ink: str) -> alt.LayerChart:
     return layered
 
 
-def days(rows: pl.DataFrame, colours: dict[str, str], *, title: str) -> alt.Chart:
-    """Return amounts by day, stacked by name.
+def days(rows: pl.DataFrame, colours: dict[str, str], grain: Grain, *, title: str) -> alt.Chart:
+    """Return amounts over time, stacked by name.
 
     Args:
-        rows: ``day``, ``name``, ``amount``.
+        rows: ``moment``, ``name``, ``amount``.
         colours: of the names, in the order in which they are stacked.
     """
     names = list(colours)
     order = pl.DataFrame({"name": names, "order": range(len(names))}, schema={"name": pl.String, "order": pl.Int64})
     chart: alt.Chart = (
-        alt.Chart(labelled(rows.join(order, on="name", how="inner")))
+        alt.Chart(labelled(rows.join(order, on="name", how="inner"), grain))
         .mark_bar()
         .encode(
-            x=day_axis(rows),
-            y=alt.Y("amount:Q", title=title, stack="zero", axis=alt.Axis(format="~s")),
+            x=time_axis(rows, grain),
+            y=alt.Y("amount:Q", title=f"{title} {A[grain]}", stack="zero", axis=alt.Axis(format="~s")),
             color=alt.Color(
                 "name:N",
                 scale=alt.Scale(domain=names, range=list(colours.values())),
@@ -90,7 +92,7 @@ def days(rows: pl.DataFrame, colours: dict[str, str], *, title: str) -> alt.Char
             ),
             order=alt.Order("order:Q"),
             tooltip=[
-                alt.Tooltip("label:N", title="Day"),
+                alt.Tooltip("label:N", title=grain.title()),
                 alt.Tooltip("name:N", title="Name"),
                 alt.Tooltip("amount:Q", title=title, format=",.2f"),
             ],
@@ -100,17 +102,17 @@ def days(rows: pl.DataFrame, colours: dict[str, str], *, title: str) -> alt.Char
     return chart
 
 
-def labelled(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return rows with their ``day`` as text, ``label``."""
-    # Days as text: a browser would move a date to its own time zone.
-    return rows.with_columns(label=pl.col("day").dt.strftime(_DAY)).drop("day")
+def labelled(rows: pl.DataFrame, grain: Grain) -> pl.DataFrame:
+    """Return rows with their ``moment`` as text, ``label``."""
+    # Times as text: a browser would move them to its own time zone.
+    return rows.with_columns(label=pl.col("moment").dt.strftime(_FORMS[grain])).drop("moment")
 
 
-def day_axis(rows: pl.DataFrame) -> alt.X:
-    """Return the axis of the days in `rows`, a few of them named."""
-    days_ = rows["day"].unique().sort().dt.strftime(_DAY).to_list()
-    told = days_[:: max(1, -(-len(days_) // LABELS))]
-    return alt.X("label:N", sort=days_, title=None, axis=alt.Axis(values=told, labelAngle=0, ticks=False))
+def time_axis(rows: pl.DataFrame, grain: Grain) -> alt.X:
+    """Return the axis of the times in `rows`, a few of them named."""
+    times = rows["moment"].unique().sort().dt.strftime(_FORMS[grain]).to_list()
+    told = times[:: max(1, -(-len(times) // LABELS))]
+    return alt.X("label:N", sort=times, title=None, axis=alt.Axis(values=told, labelAngle=0, ticks=False))
 
 
 def gantt(rows: pl.DataFrame, *, order: list[str], colours: dict[str, str], bounds: list[str]) -> alt.Chart:

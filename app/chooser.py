@@ -1,20 +1,36 @@
-"""What the address and the controls above every page say: tenant, month, and the month to compare with."""
+"""What the address and the controls above every page say: tenant, days, and the days to compare with."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from datetime import date, datetime, timedelta
+from typing import Final, cast
 
 import streamlit as st
 
 from app import address, grafana
 from app.ledger_files import LedgerFiles, Reader
-from app.scope import Contents, Month, Scope, contents, month_to_open
+from app.scope import Contents, Scope, Span, contents, month_to_open
 from app.sign_in import Viewer
+from app.spans import KINDS, Days, Kind, containing, parse, touching
 from exporter.errors import LedgerError
 from pipelines.config import Config
 
 ALL: Final = "all"
+BEFORE: Final = "before"
+YEAR: Final = "year"
 NONE: Final = "none"
+PICK: Final = "pick"
+MOST: Final = 400
+"""Ranges to choose from; older ones are reached by their dates."""
+NAMES: Final[dict[Kind, str]] = {
+    "month": "Month",
+    "day": "Day",
+    "week": "Week",
+    "quarter": "Quarter",
+    "year": "Year",
+    "days": "From – to",
+}
 
 
 def choose(config: Config, files: LedgerFiles, who: Viewer) -> Scope:
@@ -26,21 +42,20 @@ def choose(config: Config, files: LedgerFiles, who: Viewer) -> Scope:
     as_of = files.publication().as_of
     grafana.take_tenant()
     with st.container(horizontal=True):
-        reader, tenant = _own(files, who.tenants) if who.tenants is not None else _any(files)
-        known = contents(reader, whole_fleet=who.tenants is None)
+        reader, tenant = _own(files, who.tenants) if who.tenants is not None else _any(files, as_of)
+        known = contents(reader, whole_fleet=who.tenants is None, as_of=as_of)
         if not known.months:
             raise LedgerError("the ledger holds no usage yet; check `sources` and run `gpuledger run --once`")
-        grafana.take_range(known.months, known.zone)
-        month = _month(known, month_to_open(known.months, as_of))
-        other = _other(known, month)
+        span = _span(known, as_of)
+        other = _other(known, span)
     whole_fleet = who.tenants is None
-    return Scope(config, reader, whole_fleet, known.currency, known.zone, as_of, month, other, tenant, known.tenants)
+    return Scope(config, reader, whole_fleet, known.currency, known.zone, as_of, span, other, tenant, known.tenants)
 
 
-def _any(files: LedgerFiles) -> tuple[Reader, str | None]:
+def _any(files: LedgerFiles, as_of: datetime) -> tuple[Reader, str | None]:
     """Let an operator choose among all tenants, in the fleet's file."""
     reader = files.fleet()
-    tenants = contents(reader, whole_fleet=True).tenants
+    tenants = contents(reader, whole_fleet=True, as_of=as_of).tenants
     names = {ALL: "All tenants", **{t.id: t.name for t in tenants.values()}}
     chosen = address.select("Tenant", "tenant", list(names), ALL, names.__getitem__, width=address.WIDE)
     return reader, None if chosen == ALL else chosen
@@ -61,16 +76,110 @@ def _own(files: LedgerFiles, tenants: tuple[str, ...]) -> tuple[Reader, str]:
     return reader, chosen
 
 
-def _month(known: Contents, opened: Month) -> Month:
-    months = {month.name: month for month in reversed(known.months)}
-    return months[address.select("Month", "month", list(months), opened.name, lambda name: months[name].label)]
-
-
-def _other(known: Contents, month: Month) -> Month | None:
-    months = {m.name: m for m in reversed(known.months) if m.name != month.name}
-    before = next((name for name in months if name < month.name), NONE)
-    options = [NONE, *months]
-    chosen = address.select(
-        "Compared with", "compare", options, before, lambda name: months[name].label if name in months else "Nothing"
+def _span(known: Contents, as_of: datetime) -> Span:
+    """Let people choose the days: a calendar range by name, or any from one day to another."""
+    opened = month_to_open(known, as_of).days
+    state = st.session_state
+    given = address.brought("time")
+    given = given or address.brought("month")  # as links had it before there were other ranges
+    asked = grafana.take_range(known.zone) or (parse(given) if given else None)
+    if asked is not None and known.span(asked) is not None:
+        state["time"] = asked
+    span = known.span(state.get("time", opened)) or known.span(opened)
+    assert span is not None  # noqa: S101  the newest month of the ledger lies in it
+    days = state["time"] = span.days
+    state["kind"] = days.kind
+    st.selectbox(
+        "Time by",
+        KINDS,
+        format_func=NAMES.__getitem__,
+        key="kind",
+        width=address.NARROW,
+        on_change=_kind,
+        args=(span, known),
     )
-    return months.get(chosen)
+    first, after = known.months[0].days.first, known.months[-1].days.after
+    if days.kind == "days":
+        _dates("From – to", "dates", days, (first, after), lambda found: state.update(time=found))
+    else:
+        options = [d.key for d in touching(first, after, days.kind)[:MOST]]
+        options += [] if days.key in options else [days.key]
+        state["when"] = days.key
+        st.selectbox(
+            NAMES[days.kind],
+            options,
+            format_func=_label,
+            key="when",
+            width=address.NARROW if days.kind != "week" else address.WIDE,
+            on_change=lambda: state.update(time=parse(state["when"])),
+        )
+    address.written("time", days.key, opened.key)
+    return span
+
+
+def _kind(span: Span, known: Contents) -> None:
+    """Go from the range to one of the kind chosen: the last of it that the ledger holds data of."""
+    kind = cast("Kind", st.session_state["kind"])
+    days = span.days
+    if kind == "days":
+        st.session_state["time"] = Days("days", days.first, days.after)
+        return
+    last = days.last
+    if span.seen_to is not None and span.seen_to < span.end:
+        last = max(days.first, min(last, (span.seen_to - timedelta(milliseconds=1)).astimezone(known.zone).date()))
+    st.session_state["time"] = containing(last, kind)
+
+
+def _dates(label: str, key: str, days: Days, bounds: tuple[date, date], take: Callable[[Days], None]) -> None:
+    state = st.session_state
+    first, after = min(bounds[0], days.first), max(bounds[1], days.after)
+    if len(state.get(key, ())) != 1:  # one of two is picked: the other comes with the next click
+        state[key] = (days.first, days.last)
+
+    def picked() -> None:
+        if len(chosen := state[key]) == 2:
+            take(Days("days", chosen[0], chosen[1] + timedelta(days=1)))
+
+    st.date_input(
+        label,
+        key=key,
+        min_value=first,
+        max_value=after - timedelta(days=1),
+        format="YYYY-MM-DD",
+        width=address.NARROW + 60,
+        on_change=picked,
+    )
+
+
+def _other(known: Contents, span: Span) -> Span | None:
+    """Let people choose what to compare with: the range before, a year before, another of the kind, or any."""
+    state, days = st.session_state, span.days
+    first, after = known.months[0].days.first, known.months[-1].days.after
+    relative = {BEFORE: days.before(), YEAR: days.year_before()}
+    given = parse(address.brought("compare") or "")
+    if given is not None and known.span(given) is not None:
+        state["compared"] = given
+    alike = touching(first, after, "month" if days.kind == "days" else days.kind)[:MOST]
+    named = [state["compared"]] if "compared" in state else []
+    absolute = {d.key: d for d in [*named, *alike] if d not in (days, *relative.values()) or d in named}
+    names = {
+        BEFORE: relative[BEFORE].label,
+        YEAR: f"{relative[YEAR].label}, a year before",
+        NONE: "Nothing",
+        **{key: d.label for key, d in absolute.items()},
+        PICK: "Other days …",
+    }
+    chosen = address.select("Compared with", "compare", list(names), BEFORE, names.__getitem__)
+    if chosen == PICK:
+
+        def take(found: Days) -> None:
+            state["compared"], state["compare"] = found, found.key
+
+        _dates("Days to compare with", "other dates", relative[BEFORE], (first, after), take)
+    found = relative.get(chosen) or absolute.get(chosen)
+    return None if found is None else known.span(found)
+
+
+def _label(key: str) -> str:
+    days = parse(key)
+    return key if days is None else days.label

@@ -1,18 +1,24 @@
-"""Links from Grafana: its time range and its variable become this app's month, day and tenant."""
+"""Links from Grafana: its time range and its variable become this app's days and tenant.
+
+``from`` and ``to`` are ms since the epoch, as Grafana writes them, or ISO 8601. Bills are by local day, so that a range
+of hours opens the days that it touches.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import streamlit as st
 
-from app.scope import Month
+from app.spans import KINDS, Days, containing
+from exporter.errors import UsageError
 from pipelines.instants import from_ms
+from pipelines.periods import parse_time
 
 TENANT = "var-tenant"
 SINCE, UNTIL = "from", "to"
+MOMENT = timedelta(milliseconds=1)
 
 
 def take_tenant() -> None:
@@ -22,19 +28,20 @@ def take_tenant() -> None:
         st.query_params["tenant"] = given
 
 
-def take_range(months: Sequence[Month], zone: ZoneInfo) -> None:
-    """Take over the time range of a Grafana link: the month in which it ends, and the day on which it begins."""
-    since, until = (_instant(st.query_params.pop(name, None)) for name in (SINCE, UNTIL))
+def take_range(zone: ZoneInfo) -> Days | None:
+    """Return the days that a Grafana link's time range touches; None: it has none that is absolute."""
+    since, until = (_instant(st.query_params.pop(name, None), zone) for name in (SINCE, UNTIL))
     if since is None or until is None or until <= since:
-        return
-    month = next((m for m in months if m.start < until <= m.end), None)
-    if month is not None and "month" not in st.query_params:
-        st.query_params["month"] = month.name
-        st.query_params["day"] = max(since, month.start).astimezone(zone).date().isoformat()
+        return None
+    first, last = (t.astimezone(zone).date() for t in (since, until - MOMENT))
+    days = Days("days", first, last + timedelta(days=1))
+    return next((c for k in KINDS if (c := containing(first, k)).first == first and c.after == days.after), days)
 
 
-def _instant(text: str | None) -> datetime | None:
+def _instant(text: str | None, zone: ZoneInfo) -> datetime | None:
     try:
-        return None if text is None else from_ms(int(text))
-    except (ValueError, OverflowError):
+        if text is None:
+            return None
+        return from_ms(int(text)) if text.lstrip("-").isdecimal() else parse_time(text, zone)
+    except (ValueError, OverflowError, UsageError):
         return None

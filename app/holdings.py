@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
-from app.scope import Scope
+from app.scope import ALLOWED, IN_DAYS, Scope
 from pipelines.instants import from_ms, to_ms
 from pipelines.periods import local_midnight
 
@@ -68,30 +68,25 @@ class Window:
 def bars(scope: Scope, window: Window, node: str | None) -> list[dict[str, Any]]:
     """Return the leases in a window: node, device, workload, tenant, user, and times in ms cut to the window."""
     since, until = window.bounds
-    return scope.reader.ask(
-        BARS, {"since": since, "until": until, "tenant": scope.tenant, "node": node, "most": MOST}
-    ).to_dicts()
+    return scope.ask(BARS, since=since, until=until, node=node, most=MOST).to_dicts()
 
 
 def nodes(scope: Scope) -> list[str]:
-    """Return the nodes with a lease in the month."""
-    return scope.reader.ask(
-        """SELECT DISTINCT node FROM device_day WHERE period = $period AND node IS NOT NULL
-        AND ($tenant IS NULL OR tenant = $tenant) ORDER BY node""",
-        {"period": scope.month.name, "tenant": scope.tenant},
+    """Return the nodes that there were."""
+    return scope.ask(
+        f"SELECT DISTINCT node FROM device_day WHERE {IN_DAYS} AND node IS NOT NULL AND {ALLOWED} ORDER BY node"
     )["node"].to_list()
 
 
 def free_now(scope: Scope) -> tuple[pl.DataFrame, datetime | None]:
     """Return what is held and free at the end of the data, in GPUs by model, and when that is."""
-    at = scope.reader.ask('SELECT max("end") FROM usage').item()
-    return scope.reader.ask(FREE), None if at is None else from_ms(at)
+    at = scope.ask('SELECT max("end") FROM usage').item()
+    return scope.ask(FREE), None if at is None else from_ms(at)
 
 
 def reservations(scope: Scope) -> list[dict[str, Any]]:
-    """Return reservations that touch the month or come later."""
-    return scope.reader.ask(
-        """SELECT id, tenant, model, gpus, epoch_ms(start) AS start, epoch_ms("end") AS "end" FROM reservation
-        WHERE epoch_ms("end") > $since AND ($tenant IS NULL OR tenant = $tenant) ORDER BY start, id""",
-        {"since": to_ms(scope.month.start), "tenant": scope.tenant},
+    """Return reservations that touch the span or come later."""
+    return scope.ask(
+        f"""SELECT id, tenant, model, gpus, epoch_ms(start) AS start, epoch_ms("end") AS "end" FROM reservation
+        WHERE epoch_ms("end") > $since AND {ALLOWED} ORDER BY start, id"""
     ).to_dicts()

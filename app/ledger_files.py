@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+import duckdb
 import polars as pl
 
 from exporter.errors import LedgerError
@@ -48,7 +49,12 @@ class Reader:
         # A cursor per query: cursors of one connection may be used by different threads.
         with self._connection.cursor() as cursor:
             cursor.execute("SET TimeZone = 'UTC'").fetchall()
-            answer: pl.DataFrame = cursor.sql(query, params=bound).pl()
+            try:
+                answer: pl.DataFrame = cursor.sql(query, params=bound).pl()
+            except (duckdb.CatalogException, duckdb.BinderException):
+                raise LedgerError(
+                    f"{self.name} was published by another release; run `gpuledger run --once` to publish again"
+                ) from None
         with self._lock:
             self._answers[key] = answer
             while len(self._answers) > ANSWERS_KEPT:

@@ -32,11 +32,11 @@ def main() -> None:
             st.stop()
         page = st.navigation(_menu(whole_fleet=who.tenants is None))
         st.session_state["scope"] = scope = chooser.choose(config, files, who)
+        page.run()
     except GpuLedgerError as error:
         st.title("Nothing to show")
         st.error(words.sentence(str(error)), icon=":material/error:")
         st.stop()
-    page.run()
     with st.sidebar:
         st.caption(f"As of {words.instant(scope.as_of, scope.zone)}. Months and days are local to that zone.")
         sign_in.sign_out(config.access, who)

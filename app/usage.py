@@ -3,39 +3,60 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import polars as pl
 
 from app import palette
-from app.scope import Month, Scope
+from app.scope import ALLOWED, IN_DAYS, Scope, Span
 
-STATE_HOURS: Final = """
-    -- grain: one row per local day and state of app.palette
+Grain = Literal["hour", "day", "month"]
+LONG: Final = 100
+"""Days from which on a picture shows months."""
+SHORT: Final = 2
+"""Days up to which it shows hours."""
+
+STATE_DAYS: Final = f"""
+    -- grain: local day or month × state of app.palette
     WITH part AS (
-        SELECT day, state, sum(gpu_hours) AS held, sum(observed_gpu_hours) AS seen, sum(busy_gpu_hours) AS busy
-        FROM device_day
-        WHERE period = $period AND ($tenant IS NULL OR tenant = $tenant)
-        GROUP BY day, state
+        SELECT CASE WHEN $grain = 'month' THEN date_trunc('month', day) ELSE day END::TIMESTAMP AS moment, state,
+               sum(gpu_hours) AS held, sum(observed_gpu_hours) AS seen, sum(busy_gpu_hours) AS busy
+        FROM device_day WHERE {IN_DAYS} AND {ALLOWED} GROUP BY ALL
     )
-    SELECT day, 'busy' AS state, busy AS gpu_hours FROM part WHERE state = 'allocated'
+"""
+STATE_HOURS: Final = """
+    -- grain: local hour × state of app.palette
+    WITH mine AS (SELECT DISTINCT lease FROM lease_period WHERE tenant = $tenant AND last > $since AND first < $until),
+    row AS (
+        SELECT start, "end", state, weight_num / weight_den / 3600000 AS part, busy_observed_ms, busy_ppb_ms
+        FROM usage WHERE start >= $since AND start < $until
+          AND ($tenant IS NULL OR (state = 'allocated' AND lease IN (FROM mine)))
+    ),
+    part AS (
+        SELECT timezone($zone, epoch_ms(start // 3600000 * 3600000)::TIMESTAMPTZ) AS moment, state,
+               sum(("end" - start) * part) AS held, sum(busy_observed_ms * part) AS seen,
+               sum(busy_ppb_ms * part / 1e9) AS busy
+        FROM row GROUP BY ALL
+    )
+"""
+STATES: Final = """
+    SELECT moment, 'busy' AS state, busy AS gpu_hours FROM part WHERE state = 'allocated'
     UNION ALL
-    SELECT day, 'quiet', greatest(seen - busy, 0) FROM part WHERE state = 'allocated'
+    SELECT moment, 'quiet', greatest(seen - busy, 0) FROM part WHERE state = 'allocated'
     UNION ALL
-    SELECT day, 'unseen', greatest(held - seen, 0) FROM part WHERE state = 'allocated'
+    SELECT moment, 'unseen', greatest(held - seen, 0) FROM part WHERE state = 'allocated'
     UNION ALL
-    SELECT day, state, held FROM part WHERE state <> 'allocated'
-    ORDER BY day, state
+    SELECT moment, state, held FROM part WHERE state <> 'allocated'
+    ORDER BY moment, state
 """
 
 
 @dataclass(frozen=True)
 class Held:
-    """What was held in a month, in GPU-hours.
+    """What was held, in GPU-hours.
 
     Attributes:
         seen: with a valid busy sample; busy: of what was seen.
-        cost, weights: nothing here is money.
     """
 
     allocated: float
@@ -53,20 +74,28 @@ class Held:
         return self.seen / self.allocated if self.allocated else None
 
 
-def held(scope: Scope, month: Month) -> Held:
-    """Return what was held in a month."""
-    row = scope.reader.ask(
-        """SELECT coalesce(sum(gpu_hours), 0), coalesce(sum(observed_gpu_hours), 0), coalesce(sum(busy_gpu_hours), 0)
-        FROM device_day WHERE state = 'allocated' AND period = $period AND ($tenant IS NULL OR tenant = $tenant)""",
-        {"period": month.name, "tenant": scope.tenant},
+def held(scope: Scope, span: Span) -> Held:
+    """Return what was held in a span."""
+    row = scope.ask(
+        f"""SELECT coalesce(sum(gpu_hours), 0), coalesce(sum(observed_gpu_hours), 0), coalesce(sum(busy_gpu_hours), 0)
+        FROM device_day WHERE state = 'allocated' AND {IN_DAYS} AND {ALLOWED}""",
+        span,
     ).row(0)
     return Held(*row)
 
 
-def state_days(scope: Scope, month: Month) -> pl.DataFrame:
-    """Return ``day``, ``state`` (its label), ``order``, ``gpu_hours``; grain: local day × state."""
-    rows = scope.reader.ask(STATE_HOURS, {"period": month.name, "tenant": scope.tenant})
-    states = pl.DataFrame(
+def grain(span: Span) -> Grain:
+    """Return what a picture of a span shows side by side."""
+    return "month" if span.days.count > LONG else "day" if span.days.count > SHORT else "hour"
+
+
+def states(scope: Scope, span: Span) -> pl.DataFrame:
+    """Return ``moment`` (local), ``state`` (its label), ``order``, ``gpu_hours``; grain: hour, day or month × state."""
+    if grain(span) == "hour":
+        rows = scope.ask(STATE_HOURS + STATES, span, zone=scope.zone.key)
+    else:
+        rows = scope.ask(STATE_DAYS + STATES, span, grain=grain(span))
+    known = pl.DataFrame(
         [(s.key, s.label, n) for n, s in enumerate(palette.STATES)], schema=["state", "label", "order"], orient="row"
     )
-    return rows.join(states, on="state").select("day", "order", "gpu_hours", state="label").sort("day", "order")
+    return rows.join(known, on="state").select("moment", "order", "gpu_hours", state="label").sort("moment", "order")

@@ -16,6 +16,8 @@ from pipelines.instants import from_ms
 
 ALL_NODES: Final = "all"
 LINES: Final = {"node": "Node and device", "tenant": "Tenant", "workload": "Workload"}
+DRAWN: Final = 10
+"""Days that are drawn as they are; of longer ranges, some are chosen."""
 SPANS: Final = {"1": "A day", "3": "Three days", "7": "A week"}
 NO_TENANT: Final = "No tenant"
 
@@ -41,9 +43,11 @@ def _controls(scope: Scope) -> tuple[Window, str, str | None]:
     first, last = _days(scope)
     days = [(first + timedelta(days=n)).isoformat() for n in range((last - first).days + 1)]
     options = [ALL_NODES, *holdings.nodes(scope)]
+    day, span = days[0], str(len(days))
     with st.container(horizontal=True):
-        day = address.select("From", "day", days, days[max(0, len(days) - 3)], _day_named)
-        span = address.select("For", "days", list(SPANS), "3", SPANS.__getitem__)
+        if len(days) > DRAWN:
+            day = address.select("From", "day", days, days[-3], _day_named)
+            span = address.select("For", "days", list(SPANS), "3", SPANS.__getitem__)
         lines = address.select("A line for each", "lines", list(LINES), "node", LINES.__getitem__)
         node = address.select("Node", "node", options, ALL_NODES, lambda n: "All nodes" if n == ALL_NODES else n)
     return Window(date.fromisoformat(day), int(span), scope.zone), lines, None if node == ALL_NODES else node
@@ -54,10 +58,10 @@ def _day_named(day: str) -> str:
 
 
 def _days(scope: Scope) -> tuple[date, date]:
-    """Return the local days of the month that have begun."""
-    month = scope.month
-    first = (month.seen_from or month.start).astimezone(scope.zone).date()
-    end = min(month.end, month.seen_to or max(scope.as_of, month.start + timedelta(days=1)))
+    """Return the local days of the range that the ledger holds data of."""
+    span = scope.span
+    first = (span.seen_from or span.start).astimezone(scope.zone).date()
+    end = max(span.seen_to or span.end, span.start + timedelta(days=1))
     return first, max(first, (end - timedelta(milliseconds=1)).astimezone(scope.zone).date())
 
 
@@ -150,7 +154,7 @@ def _free(scope: Scope) -> None:
 def _reservations(scope: Scope) -> None:
     rows = holdings.reservations(scope)
     if not rows:
-        st.info("None in this month or later.")
+        st.info("None in this time or later.")
         return
     tables.sums(
         ["Reservation", tables.Cell("Tenant"), tables.Cell("Model"), tables.Cell("From"), tables.Cell("To"), "GPUs"],

@@ -24,18 +24,32 @@ def scope_of_page() -> Scope:
 
 def link(page: str, scope: Scope, **changed: str) -> str:
     """Return the address of a page with this scope, changed."""
-    kept = {"tenant": scope.tenant, "month": scope.month.name, "compare": scope.other.name if scope.other else None}
+    kept = {"tenant": scope.tenant, "time": scope.span.name, "compare": st.query_params.get("compare")}
     return f"{page}?{urlencode({k: v for k, v in {**kept, **changed}.items() if v is not None})}"
+
+
+def budget_of(scope: Scope) -> Decimal | None:
+    """Return the tenant's budget for the range, where that is whole months; None: there is none."""
+    tenant, span = scope.tenants.get(scope.tenant or ""), scope.span
+    months = len(span.whole)
+    spans_them = bool(months) and (span.whole[0].days.first, span.whole[-1].days.after) == (
+        span.days.first,
+        span.days.after,
+    )
+    return tenant.budget * months if tenant and tenant.budget is not None and spans_them else None
 
 
 def comparison(scope: Scope) -> None:
     """Say what the changes are against, or why there are none."""
     if scope.other is None:
+        wanted = st.query_params.get("compare", "before")
+        if wanted != "none":
+            st.caption("No changes are shown: the ledger holds nothing of the days to compare with.")
         return
     if scope.comparable:
         st.caption(f"Changes are against {scope.other.label}.")
-    elif not scope.month.is_whole:
-        st.caption(f"No changes are shown: {scope.month.label} isn't over, or the ledger lacks a part of it.")
+    elif not scope.span.is_whole:
+        st.caption(f"No changes are shown: {scope.span.label} isn't over, or the ledger lacks a part of it.")
     else:
         st.caption(f"No changes are shown: the ledger holds only a part of {scope.other.label}.")
 
@@ -82,18 +96,18 @@ def draw(chart: alt.TopLevelMixin) -> None:
 
 
 def hours_by_day(scope: Scope, only: Collection[str] = ()) -> None:
-    """Draw where the scope's GPU-hours went, day by day; `only` these states, by key."""
-    rows = usage.state_days(scope, scope.month)
+    """Draw where the scope's GPU-hours went over time; `only` these states, by key."""
+    rows = usage.states(scope, scope.span)
     chosen = [s for s in palette.STATES if not only or s.key in only]
     rows = rows.filter(pl.col("state").is_in([s.label for s in chosen]))
     present = set(rows.filter(pl.col("gpu_hours") > 0)["state"])
     states = tuple(s for s in chosen if s.label in present)
     if states:
         tables.legend((s.label, s.colour) for s in states)
-        draw(charts.hours_by_day(rows, states))
+        draw(charts.hours(rows, states, usage.grain(scope.span)))
 
 
-def days(rows: pl.DataFrame, colours: dict[str, str], *, title: str) -> None:
-    """Draw amounts by day, stacked by name: charts.days with what its colours mean."""
+def days(rows: pl.DataFrame, colours: dict[str, str], grain: usage.Grain, *, title: str) -> None:
+    """Draw amounts over time, stacked by name: charts.days with what its colours mean."""
     tables.legend(colours.items())
-    draw(charts.days(rows, colours, title=title))
+    draw(charts.days(rows, colours, grain, title=title))

@@ -8,12 +8,13 @@ from typing import Final, cast
 import polars as pl
 import streamlit as st
 
-from app import address, charts, palette, tables, trends, words
-from app.accounts import ZERO, places, totals
+from app import address, charts, palette, trends, usage, words
+from app.accounts import ZERO
 from app.scope import Scope
-from app.shares import SPLITS, By, Share, elsewhere, lines, split
-from app.views import cost_workload
-from app.views.common import days, draw, ink, scope_of_page
+from app.shares import SPLITS, By, Share, lines, split
+from app.usage import Grain
+from app.views import cost_workload, whole
+from app.views.common import budget_of, days, draw, ink, scope_of_page
 
 NAMES: Final[dict[By, str]] = {
     "tenant": "Tenant",
@@ -39,20 +40,21 @@ def show() -> None:
     total = sum((s.amount for s in shares), ZERO)
     _answer(scope, total)
     if not shares:
-        st.info("Nothing was charged in this month. Choose another month or tenant above.")
+        st.info("Nothing was charged in this time. Choose another time or tenant above.")
         return
     left, right = st.columns([1, 1], gap="large")
     with left:
         st.subheader(f"By {NAMES[by].lower()}")
         _bars(scope, shares)
     with right:
-        st.subheader("Charged for GPU-hours, by day")
+        grain: Grain = "month" if usage.grain(scope.span) == "month" else "day"
+        st.subheader(f"Charged for GPU-hours, by {grain}")
         rows, names = trends.by_day(scope, by)
         colours = palette.series_colours(names, other=trends.OTHER)
-        days(rows, colours, title=f"{scope.currency} a day")
+        days(rows, colours, grain, title=scope.currency)
     st.subheader("All of it")
     _table(scope, by, shares)
-    _closing(scope, by, shares)
+    whole.show(scope, _together(by, shares))
 
 
 def _split_chosen(scope: Scope) -> By:
@@ -63,24 +65,24 @@ def _split_chosen(scope: Scope) -> By:
 
 def _answer(scope: Scope, total: Decimal) -> None:
     who = "tenants pay" if scope.tenant is None else f"{words.literal(scope.tenant_name(scope.tenant))} pays"
-    st.title(f"{scope.month.label}: {who} {words.literal(words.money(total, scope.currency))}")
+    st.title(f"{scope.span.label}: {who} {words.literal(words.money(total, scope.currency))}")
     said = []
     other = scope.comparable
     if other:
         before = sum((a for t in lines(scope, other).values() for a in t.values()), ZERO)
         if change := words.change(total, before):
             said.append(f"{change} against {other.label}.")
-    tenant = scope.tenants.get(scope.tenant or "")
-    if tenant and tenant.budget is not None:
+    budget = budget_of(scope)
+    if budget is not None:
         said.append(
-            f"The budget is {words.literal(words.money(tenant.budget, scope.currency))}; "
-            f"{words.share(total, tenant.budget)} of it is used."
+            f"The budget is {words.literal(words.money(budget, scope.currency))}; "
+            f"{words.share(total, budget)} of it is used."
         )
-    owed = lines(scope, scope.month).values()
+    owed = lines(scope, scope.span).values()
     pace = sum((t["usage"] + t["idle"] + t["energy"] for t in owed), ZERO)
-    coming = trends.projected(scope, pace, total - pace, scope.month.seen_to or scope.as_of)
+    coming = trends.projected(scope, pace, total - pace, scope.span.seen_to or scope.as_of)
     if coming is not None:
-        said.append(f"At this pace the month comes to {words.literal(words.money(coming, scope.currency))}.")
+        said.append(f"At this pace it comes to {words.literal(words.money(coming, scope.currency))}.")
     if said:
         st.markdown(" ".join(said))
 
@@ -113,7 +115,7 @@ def _table(scope: Scope, by: By, shares: list[Share]) -> None:
         hide_index=True,
         placeholder=words.UNKNOWN,
         height=min(35 * (len(shares) + 1) + 3, 460),
-        key=f"rows-{by}-{scope.tenant}-{scope.month.name}",
+        key=f"rows-{by}-{scope.tenant}-{scope.span.name}",
         on_select=(lambda: _drill(scope, by, shares)) if drills else "ignore",
         selection_mode="single-row",
         column_config={
@@ -128,7 +130,7 @@ def _table(scope: Scope, by: By, shares: list[Share]) -> None:
 
 
 def _drill(scope: Scope, by: By, shares: list[Share]) -> None:
-    state = st.session_state[f"rows-{by}-{scope.tenant}-{scope.month.name}"]
+    state = st.session_state[f"rows-{by}-{scope.tenant}-{scope.span.name}"]
     chosen = [shares[n] for n in state.selection.rows if n < len(shares)]
     if chosen and chosen[0].tenant:
         st.session_state["tenant"] = chosen[0].tenant
@@ -136,26 +138,7 @@ def _drill(scope: Scope, by: By, shares: list[Share]) -> None:
             st.query_params["workload"] = chosen[0].key
 
 
-def _closing(scope: Scope, by: By, shares: list[Share]) -> None:
-    """Show that nothing is missing: what is above, other tenants, and what nobody pays make the fleet's cost."""
-    currency = scope.currency
+def _together(by: By, shares: list[Share]) -> list[tuple[str, Decimal]]:
     keyed = sum((s.amount for s in shares if s.key is not None), ZERO)
-    rows = [(f"By {NAMES[by].lower()}, as above", words.amount(keyed, currency))]
-    rows += [(s.label, words.amount(s.amount, currency)) for s in shares if s.key is None]
-    if not scope.whole_fleet:
-        total = words.amount(sum((s.amount for s in shares), ZERO), currency)
-        tables.sums(["The bill", currency], rows, total=("Total", total))
-        return
-    if scope.tenant is not None:
-        rows.append(("Other tenants", words.amount(elsewhere(scope), currency)))
-    rows += [
-        (f"Unbilled: {p.label[0].lower()}{p.label[1:]}", words.amount(p.unbilled, currency))
-        for p in places(scope, scope.month)
-        if p.unbilled
-    ]
-    tables.sums(
-        ["To the fleet's cost", currency],
-        rows,
-        total=("Fleet cost", words.amount(totals(scope, scope.month).cost, currency)),
-        caption="These add up however the bills are split.",
-    )
+    rest = [(s.label, s.amount) for s in shares if s.key is None]
+    return [(f"By {NAMES[by].lower()}, as above", keyed), *rest]

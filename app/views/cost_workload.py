@@ -8,7 +8,8 @@ import streamlit as st
 from app import words
 from app.accounts import ZERO
 from app.scope import Scope
-from app.shares import CLASSES, leases_of
+from app.shares import CLASSES, leases_of, lines
+from app.views import whole
 
 
 def show(scope: Scope, workload: str) -> None:
@@ -20,10 +21,10 @@ def show(scope: Scope, workload: str) -> None:
     total = sum((row["amount"] for row in rows), ZERO)
     name = words.literal(workload)
     if not rows:
-        st.title(f"{scope.month.label}: nothing charged for {name}")
-        st.info("It held no GPU in this month. Choose another month above, or go back to all workloads.")
+        st.title(f"{scope.span.label}: nothing charged for {name}")
+        st.info("It held no GPU in this time. Choose another time above, or go back to all workloads.")
         return
-    st.title(f"{scope.month.label}: {name} cost {words.literal(words.money(total, scope.currency))}")
+    st.title(f"{scope.span.label}: {name} cost {words.literal(words.money(total, scope.currency))}")
     hours = sum(row["gpu_hours"] for row in rows)
     devices = len({(row["device"], row["instance"]) for row in rows})
     st.markdown(
@@ -76,3 +77,6 @@ def show(scope: Scope, workload: str) -> None:
             ),
         },
     )
+    owed = sum((a for t in lines(scope, scope.span).values() for a in t.values()), ZERO)
+    tenant = scope.tenant_name(scope.tenant)
+    whole.show(scope, [("This workload", total), (f"All else that {tenant} pays for", owed - total)])

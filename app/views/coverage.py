@@ -9,8 +9,8 @@ import polars as pl
 import streamlit as st
 
 from app import tables, usage, words
-from app.found import findings_of_month
-from app.scope import Scope
+from app.found import findings_of_span
+from app.scope import ALLOWED, IN_DAYS, Scope
 from app.views.common import hours_by_day, scope_of_page
 from pipelines.instants import from_ms
 
@@ -40,8 +40,8 @@ MEANINGS: Final = {
 def show() -> None:
     """Draw the page."""
     scope = scope_of_page()
-    held = usage.held(scope, scope.month)
-    st.title(f"{scope.month.label}: {words.share(held.coverage)} of what was held was observed")
+    held = usage.held(scope, scope.span)
+    st.title(f"{scope.span.label}: {words.share(held.coverage)} of what was held was observed")
     _answer(scope)
     hours_by_day(scope, only=("unseen", "unobserved"))
     st.header("Coverage")
@@ -70,14 +70,12 @@ def _answer(scope: Scope) -> None:
 
 
 def _coverage(scope: Scope) -> None:
-    rows = scope.reader.ask(
-        """SELECT tenant, sum(gpu_hours) AS held, sum(observed_gpu_hours) AS seen FROM device_day
-        WHERE period = $period AND state = 'allocated' AND ($tenant IS NULL OR tenant = $tenant)
-        GROUP BY tenant ORDER BY seen / held, tenant""",
-        {"period": scope.month.name, "tenant": scope.tenant},
+    rows = scope.ask(
+        f"""SELECT tenant, sum(gpu_hours) AS held, sum(observed_gpu_hours) AS seen FROM device_day
+        WHERE {IN_DAYS} AND state = 'allocated' AND {ALLOWED} GROUP BY tenant ORDER BY seen / held, tenant"""
     )
     if not rows.height:
-        st.info("Nothing was held in this month.")
+        st.info("Nothing was held in this time.")
         return
     tables.sums(
         ["Tenant", "Held, GPU-hours", "Observed", "Not observed, GPU-hours"],
@@ -94,7 +92,7 @@ def _coverage(scope: Scope) -> None:
 
 
 def _findings(scope: Scope) -> None:
-    found = findings_of_month(scope)
+    found = findings_of_span(scope)
     if not found:
         st.success("None: every line, sample and record was read as it is.", icon=":material/check_circle:")
         return
@@ -106,7 +104,7 @@ def _findings(scope: Scope) -> None:
             "code": [f.code for f in found],
         }
     )
-    st.caption(f"In {scope.month.label}: what was repaired, dropped or left open.")
+    st.caption(f"In {scope.span.label}: what was repaired, dropped or left open.")
     st.dataframe(
         frame,
         hide_index=True,

@@ -8,19 +8,19 @@ import polars as pl
 import streamlit as st
 
 from app import tables, words
-from app.found import findings_of_month
-from app.scope import Scope
+from app.found import findings_of_span
+from app.scope import IN_DAYS, Scope
 from app.views.common import hours_by_day, scope_of_page
 from pipelines.instants import from_ms
 
-DEVICES: Final = """
+DEVICES: Final = f"""
     -- grain: card that was down or unobserved
     SELECT coalesce(node, 'unknown node') AS node, device, coalesce(model, 'unknown model') AS model,
            coalesce(sum(gpu_hours) FILTER (state = 'down'), 0) AS down,
            coalesce(sum(gpu_hours) FILTER (state = 'unobserved'), 0) AS unobserved,
            sum(gpu_hours) AS capacity,
            sum(on_demand_weight) FILTER (state IN ('down', 'unobserved')) AS worth
-    FROM device_day WHERE period = $period GROUP BY ALL
+    FROM device_day WHERE {IN_DAYS} GROUP BY ALL
     HAVING down > 0 OR unobserved > 0
     ORDER BY down DESC, unobserved DESC, node, device
 """
@@ -33,7 +33,7 @@ def show() -> None:
         st.title("Health is told of the whole fleet")
         st.info("Choose all tenants above. A tenant's own downtime stands in its statement, as a credit.")
         return
-    rows = scope.reader.ask(DEVICES, {"period": scope.month.name}).to_dicts()
+    rows = scope.ask(DEVICES).to_dicts()
     _answer(scope, rows)
     hours_by_day(scope, only=("down", "unobserved", "stranded"))
     st.header("Devices")
@@ -45,12 +45,12 @@ def show() -> None:
 
 
 def _answer(scope: Scope, rows: list[dict[str, Any]]) -> None:
-    capacity, devices = scope.reader.ask(
-        "SELECT capacity_gpu_hours, devices FROM fleet_period WHERE period = $period", {"period": scope.month.name}
+    capacity, devices = scope.ask(
+        f"SELECT coalesce(sum(gpu_hours), 0), count(DISTINCT (cluster, device)) FROM device_day WHERE {IN_DAYS}"
     ).row(0)
     down = sum(r["down"] for r in rows)
     up = words.share(capacity - down, capacity)
-    st.title(f"{scope.month.label}: {up} of GPU time was available")
+    st.title(f"{scope.span.label}: {up} of GPU time was available")
     hit = sum(1 for r in rows if r["down"])
     st.markdown(
         f"**{hit}** of {devices:,} GPUs were down, for {words.hours(down)} GPU-hours together; "
@@ -60,7 +60,7 @@ def _answer(scope: Scope, rows: list[dict[str, Any]]) -> None:
 
 def _devices(scope: Scope, rows: list[dict[str, Any]]) -> None:
     if not rows:
-        st.success("Every device was up and seen all month.", icon=":material/check_circle:")
+        st.success("Every device was up and seen all the time.", icon=":material/check_circle:")
         return
     frame = pl.DataFrame(
         [
@@ -93,13 +93,12 @@ def _devices(scope: Scope, rows: list[dict[str, Any]]) -> None:
 
 
 def _outages(scope: Scope) -> None:
-    rows = scope.reader.ask(
+    rows = scope.ask(
         """SELECT tenant, model, gpus, start, "end" FROM outage
-        WHERE start < $until AND "end" > $since ORDER BY start, model""",
-        {"since": _ms(scope.month.start.timestamp()), "until": _ms(scope.month.end.timestamp())},
+        WHERE start < $until AND "end" > $since ORDER BY start, model"""
     )
     if not rows.height:
-        st.info("No source reports an outage in this month: an allocations row of class `down` does.")
+        st.info("No source reports an outage in this time: an allocations row of class `down` does.")
         return
     tables.sums(
         ["Model", tables.Cell("Reservation of"), tables.Cell("From"), tables.Cell("To"), "GPUs"],
@@ -118,16 +117,12 @@ def _outages(scope: Scope) -> None:
 
 def _events(scope: Scope) -> None:
     codes = ("xid_event", "frozen_series", "gap", "contradicting_series", "missing_device")
-    found = [f for f in findings_of_month(scope) if f.code in codes]
+    found = [f for f in findings_of_span(scope) if f.code in codes]
     if not found:
         st.success("No XID, no frozen series, no hole in the samples.", icon=":material/check_circle:")
         return
-    st.caption(f"In {scope.month.label}.")
+    st.caption(f"In {scope.span.label}.")
     tables.sums(
         ["Finding", tables.Cell("For example"), "Count"],
         [(f.code, tables.Cell(f.detail), f"{f.count:,}") for f in found],
     )
-
-
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)

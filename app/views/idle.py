@@ -9,11 +9,12 @@ import altair as alt
 import polars as pl
 import streamlit as st
 
-from app import charts, tables, words
+from app import charts, tables, usage, words
 from app.accounts import ZERO, Place, places
 from app.palette import BUSY, IDLE, QUIET, STRANDED
-from app.scope import Scope
+from app.scope import ALLOWED, CUT, IN_DAYS, WHOLE, Scope
 from app.shares import lines
+from app.usage import Grain
 from app.views.common import draw, ink, scope_of_page
 
 IDLE_BELOW: Final = 0.05
@@ -23,16 +24,29 @@ WORTH_HOURS: Final = 2.0
 NODES: Final = 40
 ROWS: Final = 500
 
-IDLE_LEASES: Final = """
-    -- grain: lease
+IDLE_LEASES: Final = f"""
+    -- grain: month × lease, with the part of it that lies in the span; how busy it was is the month's
+    WITH held AS (
+        SELECT * FROM lease_period WHERE {WHOLE} AND {ALLOWED}
+        UNION ALL BY NAME
+        SELECT lp.* REPLACE (
+            part.gpu_hours AS gpu_hours,
+            lp.busy_gpu_hours * part.gpu_hours / lp.gpu_hours AS busy_gpu_hours,
+            lp.busy_observed_gpu_hours * part.gpu_hours / lp.gpu_hours AS busy_observed_gpu_hours,
+            lp.on_demand_weight * part.gpu_hours / lp.gpu_hours AS on_demand_weight
+        )
+        FROM (SELECT * FROM lease_period WHERE {CUT} AND {ALLOWED} AND gpu_hours > 0) AS lp
+        JOIN (SELECT period, lease, tenant, sum(gpu_hours) AS gpu_hours FROM charge
+              WHERE {IN_DAYS} AND NOT {WHOLE} AND {ALLOWED} GROUP BY ALL) AS part
+            ON part.period = lp.period AND part.lease = lp.lease AND part.tenant IS NOT DISTINCT FROM lp.tenant
+    )
     SELECT lease.workload, u.tenant, coalesce(lease."user", lease.slurm_user) AS "user", lease.node,
            lease.device, lease.instance, lease.model, lease."end" >= $reached AS running,
            u.gpu_hours, u.busy_gpu_hours / u.busy_observed_gpu_hours AS busy,
            u.busy_observed_gpu_hours / u.gpu_hours AS coverage,
            u.on_demand_weight * (1 - u.busy_gpu_hours / u.busy_observed_gpu_hours) AS worth
-    FROM lease_period AS u JOIN lease ON lease.id = u.lease
-    WHERE u.period = $period AND ($tenant IS NULL OR u.tenant = $tenant)
-      AND u.busy_observed_gpu_hours >= $hours AND u.busy_gpu_hours < $below * u.busy_observed_gpu_hours
+    FROM held AS u JOIN lease ON lease.id = u.lease
+    WHERE u.busy_observed_gpu_hours >= $hours AND u.busy_gpu_hours < $below * u.busy_observed_gpu_hours
     ORDER BY running DESC, worth DESC NULLS LAST, workload, lease.id
 """
 
@@ -55,24 +69,21 @@ def _parts(scope: Scope) -> list[tuple[str, str, Decimal]]:
     """Return what could be had back, as (name, colour, worth at the on-demand price)."""
     parts = []
     if scope.whole_fleet and scope.tenant is None:
-        by_key: dict[str, Place] = {p.key: p for p in places(scope, scope.month)}
+        by_key: dict[str, Place] = {p.key: p for p in places(scope, scope.span)}
         parts = [
             ("Idle: nobody held it", IDLE.colour, by_key["idle"].cost if "idle" in by_key else ZERO),
             ("Stranded by MIG layouts", STRANDED.colour, by_key["stranded"].cost if "stranded" in by_key else ZERO),
         ]
     else:
-        owed = lines(scope, scope.month).values()
+        owed = lines(scope, scope.span).values()
         parts = [("Reserved and not used, as billed", IDLE.colour, sum((t["unused"] for t in owed), ZERO))]
-    waste = scope.reader.ask(
-        """SELECT sum(waste) FROM tenant_period WHERE period = $period AND ($tenant IS NULL OR tenant = $tenant)""",
-        {"period": scope.month.name, "tenant": scope.tenant},
-    ).item()
+    waste = scope.ask(f"SELECT sum(waste) FROM held_day WHERE {IN_DAYS} AND {ALLOWED}").item()
     return [*parts, ("Held by tenants and not busy", QUIET.colour, ZERO if waste is None else Decimal(waste))]
 
 
 def _answer(scope: Scope, parts: list[tuple[str, str, Decimal]], found: list[dict[str, Any]]) -> None:
     total = sum((worth for _, _, worth in parts), ZERO)
-    st.title(f"{scope.month.label}: {words.literal(words.money(total, scope.currency))} could be had back")
+    st.title(f"{scope.span.label}: {words.literal(words.money(total, scope.currency))} could be had back")
     running = [row for row in found if row["running"]]
     said = "No lease of two GPU-hours or more was idle throughout."
     if found:
@@ -91,17 +102,8 @@ def _bars(scope: Scope, parts: list[tuple[str, str, Decimal]]) -> None:
 
 
 def _idle_leases(scope: Scope) -> list[dict[str, Any]]:
-    reached = scope.reader.ask('SELECT coalesce(max("end"), 0) FROM lease').item()
-    return scope.reader.ask(
-        IDLE_LEASES,
-        {
-            "period": scope.month.name,
-            "tenant": scope.tenant,
-            "hours": WORTH_HOURS,
-            "below": IDLE_BELOW,
-            "reached": reached,
-        },
-    ).to_dicts()
+    reached = scope.ask('SELECT coalesce(max("end"), 0) FROM lease').item()
+    return scope.ask(IDLE_LEASES, hours=WORTH_HOURS, below=IDLE_BELOW, reached=reached).to_dicts()
 
 
 def _leases(scope: Scope, found: list[dict[str, Any]]) -> None:
@@ -153,24 +155,27 @@ def _leases(scope: Scope, found: list[dict[str, Any]]) -> None:
 
 
 def _heatmap(scope: Scope) -> None:
-    rows = scope.reader.ask(
-        """WITH worst AS (
-            SELECT node FROM device_day WHERE period = $period AND state = 'idle'
+    grain: Grain = "month" if usage.grain(scope.span) == "month" else "day"
+    rows = scope.ask(
+        f"""WITH worst AS (
+            SELECT node FROM device_day WHERE {IN_DAYS} AND state = 'idle'
             GROUP BY node ORDER BY sum(gpu_hours) DESC, node LIMIT $nodes
         )
-        SELECT day, coalesce(node, 'unknown node') AS node, coalesce(sum(gpu_hours) FILTER (state = 'idle'), 0) AS idle,
+        SELECT CASE WHEN $grain = 'month' THEN date_trunc('month', day) ELSE day END::TIMESTAMP AS moment,
+               coalesce(node, 'unknown node') AS node, coalesce(sum(gpu_hours) FILTER (state = 'idle'), 0) AS idle,
                coalesce(sum(gpu_hours) FILTER (state = 'idle'), 0) / sum(gpu_hours) AS part
-        FROM device_day WHERE period = $period AND node IN (FROM worst) GROUP BY ALL ORDER BY day, node""",
-        {"period": scope.month.name, "nodes": NODES},
+        FROM device_day WHERE {IN_DAYS} AND node IN (FROM worst) GROUP BY ALL ORDER BY ALL""",
+        nodes=NODES,
+        grain=grain,
     )
     if not rows.height:
-        st.info("Nothing stood idle in this month.")
+        st.info("Nothing stood idle in this time.")
         return
     chart: alt.Chart = (
-        alt.Chart(charts.labelled(rows))
+        alt.Chart(charts.labelled(rows, grain))
         .mark_rect()
         .encode(
-            x=charts.day_axis(rows),
+            x=charts.time_axis(rows, grain),
             y=alt.Y("node:N", title=None, axis=alt.Axis(labelLimit=220)),
             color=alt.Color(
                 "part:Q",
@@ -178,7 +183,7 @@ def _heatmap(scope: Scope) -> None:
                 legend=alt.Legend(title="Idle share", format=".0%", orient="top"),
             ),
             tooltip=[
-                alt.Tooltip("label:N", title="Day"),
+                alt.Tooltip("label:N", title=grain.title()),
                 alt.Tooltip("node:N", title="Node"),
                 alt.Tooltip("part:Q", title="Idle", format=".1%"),
                 alt.Tooltip("idle:Q", title="Idle GPU-hours", format=",.1f"),
@@ -187,11 +192,10 @@ def _heatmap(scope: Scope) -> None:
         .properties(height=alt.Step(22))
     )
     draw(chart)
-    models = scope.reader.ask(
-        """SELECT coalesce(model, 'unknown model') AS model, sum(gpu_hours) FILTER (state = 'idle') AS idle,
+    models = scope.ask(
+        f"""SELECT coalesce(model, 'unknown model') AS model, sum(gpu_hours) FILTER (state = 'idle') AS idle,
             sum(gpu_hours) AS capacity, sum(on_demand_weight) FILTER (state = 'idle') AS worth
-        FROM device_day WHERE period = $period GROUP BY ALL ORDER BY worth DESC NULLS LAST, model""",
-        {"period": scope.month.name},
+        FROM device_day WHERE {IN_DAYS} GROUP BY ALL ORDER BY worth DESC NULLS LAST, model"""
     )
     tables.sums(
         ["Model", "Idle GPU-hours", "of its capacity"],

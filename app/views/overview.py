@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import streamlit as st
 
-from app import tables, usage, words
+from app import tables, usage, uses, words
 from app.accounts import Place, Totals, places, totals
 from app.palette import DOWN, IDLE, QUIET, STRANDED, UNKNOWN
-from app.scope import Scope
+from app.scope import IN_DAYS, Scope
+from app.shares import paid, workloads
 from app.views import overview_tenant
 from app.views.common import comparison, hours_by_day, link, metric, scope_of_page
 
+DEAREST: Final = 8
 PLACE_COLOURS = {
     "allocated": "#0072B2",
     "unattributed": QUIET.colour,
@@ -27,12 +31,12 @@ def show() -> None:
     if scope.tenant is not None:
         overview_tenant.show(scope)
         return
-    now = totals(scope, scope.month)
+    now = totals(scope, scope.span)
     _answer(scope, now)
     _metrics(scope, now)
     hours_by_day(scope)
     st.header("Every hour and every cent, in one place")
-    _accounts(scope, places(scope, scope.month), now)
+    _accounts(scope, places(scope, scope.span), now)
     who, what = st.columns([0.9, 1.1], gap="medium")
     with who:
         st.header("Who")
@@ -45,8 +49,8 @@ def show() -> None:
 
 
 def _answer(scope: Scope, now: Totals) -> None:
-    held = usage.held(scope, scope.month)
-    st.title(f"{scope.month.label}: the fleet cost {words.literal(words.money(now.cost, scope.currency))}")
+    held = usage.held(scope, scope.span)
+    st.title(f"{scope.span.label}: the fleet cost {words.literal(words.money(now.cost, scope.currency))}")
     st.markdown(
         f"Tenants pay **{words.literal(words.money(now.billed, scope.currency))}** of it "
         f"({words.share(now.billed, now.cost)}); **{words.literal(words.money(now.unbilled, scope.currency))}** stays "
@@ -60,7 +64,7 @@ def _answer(scope: Scope, now: Totals) -> None:
 def _metrics(scope: Scope, now: Totals) -> None:
     other = scope.comparable
     was = totals(scope, other) if other else None
-    busy = usage.held(scope, scope.month).busy_share
+    busy = usage.held(scope, scope.span).busy_share
     busy_was = usage.held(scope, other).busy_share if other else None
     with st.container(horizontal=True, gap="large"):
         metric("Fleet cost", words.money(now.cost, scope.currency), now.cost, was.cost if was else None)
@@ -110,62 +114,48 @@ def _accounts(scope: Scope, found: list[Place], now: Totals) -> None:
 
 
 def _tenants(scope: Scope) -> None:
-    rows = scope.reader.ask(
-        """SELECT tenant, total, allocated_gpu_hours, utilization, waste FROM tenant_period
-        WHERE period = $period ORDER BY total DESC, tenant""",
-        {"period": scope.month.name},
-    )
-    before = {}
-    if scope.comparable:
-        before = dict(
-            scope.reader.ask(
-                "SELECT tenant, total FROM tenant_period WHERE period = $period", {"period": scope.comparable.name}
-            ).iter_rows()
-        )
+    owed = paid(scope, scope.span)
+    before = paid(scope, scope.comparable) if scope.comparable else {}
+    nothing = uses.Use()
+    used = uses.by_tenant(scope, scope.span)
     shown: list[tuple[tables.Cell | str, ...]] = [
         (
-            tables.Cell(scope.tenant_name(t["tenant"]), href=link("", scope, tenant=t["tenant"])),
-            words.amount(t["total"], scope.currency),
-            *([words.change(t["total"], before.get(t["tenant"])) or words.UNKNOWN] if scope.comparable else []),
-            words.hours(t["allocated_gpu_hours"]),
-            words.share(t["utilization"]),
-            words.amount(t["waste"], scope.currency),
+            tables.Cell(scope.tenant_name(tenant), href=link("", scope, tenant=tenant)),
+            words.amount(total, scope.currency),
+            *([words.change(total, before.get(tenant)) or words.UNKNOWN] if scope.comparable else []),
+            words.hours(used.get(tenant, nothing).allocated),
+            words.share(used.get(tenant, nothing).utilization),
+            words.amount(used.get(tenant, nothing).waste, scope.currency),
         )
-        for t in rows.iter_rows(named=True)
+        for tenant, total in sorted(owed.items(), key=lambda item: (-item[1], item[0]))
     ]
     heads = ["Tenant", f"Pays, {scope.currency}", *(["Change"] if scope.comparable else []), "GPU-hours", "Busy"]
     tables.sums([*heads, f"Waste, {scope.currency}"], shown)
 
 
 def _workloads(scope: Scope) -> None:
-    rows = scope.reader.ask(
-        """SELECT workload, tenant, gpu_hours, utilization, cost FROM workload_period
-        WHERE period = $period ORDER BY cost DESC, workload LIMIT 8""",
-        {"period": scope.month.name},
-    )
     tables.sums(
         ["Dearest workloads", tables.Cell("Tenant"), "GPU-hours", "Busy", f"Cost, {scope.currency}"],
         [
             (
-                w["workload"],
-                tables.Cell(scope.tenant_name(w["tenant"])),
-                words.hours(w["gpu_hours"]),
-                words.share(w["utilization"]),
-                words.amount(w["cost"], scope.currency),
+                w.workload,
+                tables.Cell(scope.tenant_name(w.tenant)),
+                words.hours(w.gpu_hours),
+                words.share(w.utilization),
+                words.amount(w.cost, scope.currency),
             )
-            for w in rows.iter_rows(named=True)
+            for w in workloads(scope, scope.span)[:DEAREST]
         ],
     )
 
 
 def _models(scope: Scope) -> None:
-    rows = scope.reader.ask(
-        """SELECT coalesce(model, 'unknown model') AS model, count(DISTINCT (cluster, device)) AS gpus,
+    rows = scope.ask(
+        f"""SELECT coalesce(model, 'unknown model') AS model, count(DISTINCT (cluster, device)) AS gpus,
             sum(gpu_hours) AS capacity, sum(gpu_hours) FILTER (state = 'allocated') AS held,
             sum(busy_gpu_hours) AS busy, sum(observed_gpu_hours) AS seen,
             sum(gpu_hours) FILTER (state = 'idle') AS idle, sum(gpu_hours) FILTER (state = 'down') AS down
-        FROM device_day WHERE period = $period GROUP BY ALL ORDER BY capacity DESC, model""",
-        {"period": scope.month.name},
+        FROM device_day WHERE {IN_DAYS} GROUP BY ALL ORDER BY capacity DESC, model"""
     )
     tables.sums(
         ["Model", "GPUs", "GPU-hours", "Held", "Busy while held", "Idle", "Idle GPU-hours", "Down GPU-hours"],

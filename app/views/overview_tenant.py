@@ -3,104 +3,79 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
+from typing import Final
 
 import streamlit as st
 
-from app import tables, usage, words
-from app.scope import Month, Scope
-from app.views.common import comparison, hours_by_day, metric
+from app import tables, usage, uses, words
+from app.accounts import ZERO
+from app.scope import Scope
+from app.shares import LINES, lines, paid, workloads
+from app.views import whole
+from app.views.common import budget_of, comparison, hours_by_day, link, metric
 
-LINES = {
-    "usage": "Usage",
-    "reservation": "Reservations",
-    "idle": "Share of idle time",
-    "energy": "Energy",
-    "overhead": "Share of overheads",
-    "commitment": "Shortfall of the commitment",
-    "credit": "Credits for downtime",
-    "adjustment": "Adjustments",
-}
+DEAREST: Final = 10
 
 
 def show(scope: Scope) -> None:
     """Draw the page."""
-    name = words.literal(scope.tenant_name(scope.tenant))
-    now = _lines(scope, scope.month)
+    tenant = str(scope.tenant)
+    name = words.literal(scope.tenant_name(tenant))
+    now = lines(scope, scope.span).get(tenant)
     if now is None:
-        st.title(f"{scope.month.label}: nothing for {name}")
-        st.info("It held no GPU, has no reservation and no budget in this month. Choose another month above.")
+        st.title(f"{scope.span.label}: nothing for {name}")
+        st.info("It held no GPU, has no reservation and no budget in this time. Choose another time above.")
         return
-    before = _lines(scope, scope.comparable) if scope.comparable else None
-    st.title(f"{scope.month.label}: {name} pays {words.literal(words.money(now['total'], scope.currency))}")
-    held = usage.held(scope, scope.month)
-    st.markdown(
-        f"It held {words.hours(now['allocated_gpu_hours'])} GPU-hours, busy {words.share(now['utilization'])} of the "
+    total = sum(now.values(), ZERO)
+    st.title(f"{scope.span.label}: {name} pays {words.literal(words.money(total, scope.currency))}")
+    held, used = usage.held(scope, scope.span), uses.by_tenant(scope, scope.span).get(tenant, uses.Use())
+    said = (
+        f"It held {words.hours(used.allocated)} GPU-hours, busy {words.share(used.utilization)} of the "
         f"time ({words.share(held.coverage)} of it observed). What it held and didn't keep busy is worth "
-        f"**{words.literal(words.money(now['waste'], scope.currency))}** at the on-demand price"
-        + (
-            f"; {words.hours(now['reserved_unused_gpu_hours'])} reserved GPU-hours went unused."
-            if now["reserved_unused_gpu_hours"]
-            else "."
-        )
+        f"**{words.literal(words.money(used.waste, scope.currency))}** at the on-demand price"
+    )
+    unused = now["unused"]
+    st.markdown(
+        f"{said}; reserved GPUs that it didn't use cost {words.literal(words.money(unused, scope.currency))}."
+        if unused
+        else f"{said}."
     )
     comparison(scope)
-    _metrics(scope, now, before)
+    _metrics(scope, total, used)
     hours_by_day(scope)
     left, right = st.columns(2, gap="large")
     with left:
         st.header("The bill")
-        tables.sums(
-            ["Line", f"{scope.currency}"],
-            [(label, words.amount(now[key], scope.currency)) for key, label in LINES.items() if now[key]],
-            total=("Total", words.amount(now["total"], scope.currency)),
-        )
+        whole.show(scope, [(label, now[key]) for key, label in LINES.items() if now[key]])
     with right:
         st.header("Dearest workloads")
         _workloads(scope)
 
 
-def _lines(scope: Scope, month: Month) -> dict[str, Any] | None:
-    rows = scope.reader.ask(
-        "SELECT * FROM tenant_period WHERE period = $period AND tenant = $tenant",
-        {"period": month.name, "tenant": scope.tenant},
-    )
-    return rows.row(0, named=True) if rows.height else None
-
-
-def _metrics(scope: Scope, now: dict[str, Any], before: dict[str, Any] | None) -> None:
-    was = before or {}
-    tenant = scope.tenants.get(scope.tenant or "")
+def _metrics(scope: Scope, total: Decimal, used: uses.Use) -> None:
+    tenant, other = str(scope.tenant), scope.comparable
+    paid_was = paid(scope, other).get(tenant) if other else None
+    was = uses.by_tenant(scope, other).get(tenant) if other else None
     with st.container(horizontal=True, gap="large"):
-        metric("Pays", words.money(now["total"], scope.currency), now["total"], was.get("total"))
-        metric("Budget used", words.share(now["total"], tenant.budget if tenant else None), None, None)
-        metric(
-            "Held, GPU-hours",
-            words.hours(now["allocated_gpu_hours"]),
-            now["allocated_gpu_hours"],
-            was.get("allocated_gpu_hours"),
-        )
-        busy = now["utilization"]
-        metric("Busy while held", words.share(busy), busy, was.get("utilization"), good="up", points=True)
-        waste: Decimal | None = now["waste"]
-        metric("Waste", words.money(waste, scope.currency), waste, was.get("waste"), good="down")
+        metric("Pays", words.money(total, scope.currency), total, paid_was)
+        metric("Budget used", words.share(total, budget_of(scope)), None, None)
+        metric("Held, GPU-hours", words.hours(used.allocated), used.allocated, was.allocated if was else None)
+        busy, busy_was = used.utilization, was.utilization if was else None
+        metric("Busy while held", words.share(busy), busy, busy_was, good="up", points=True)
+        waste_was = was.waste if was else None
+        metric("Waste", words.money(used.waste, scope.currency), used.waste, waste_was, good="down")
 
 
 def _workloads(scope: Scope) -> None:
-    rows = scope.reader.ask(
-        """SELECT workload, gpu_hours, utilization, cost FROM workload_period
-        WHERE period = $period AND tenant = $tenant ORDER BY cost DESC, workload LIMIT 10""",
-        {"period": scope.month.name, "tenant": scope.tenant},
-    )
     tables.sums(
         ["Workload", "GPU-hours", "Busy", f"Cost, {scope.currency}"],
         [
             (
-                w["workload"],
-                words.hours(w["gpu_hours"]),
-                words.share(w["utilization"]),
-                words.amount(w["cost"], scope.currency),
+                tables.Cell(w.workload, href=link("cost", scope, workload=w.workload)),
+                words.hours(w.gpu_hours),
+                words.share(w.utilization),
+                words.amount(w.cost, scope.currency),
             )
-            for w in rows.iter_rows(named=True)
+            for w in workloads(scope, scope.span)[:DEAREST]
         ],
     )

@@ -10,9 +10,8 @@ import streamlit as st
 from app import statement_shelf, tables, words
 from app.accounts import ZERO
 from app.scope import Scope
-from app.shares import CLASSES
+from app.shares import CLASSES, LINES
 from app.views.common import link, scope_of_page
-from app.views.overview_tenant import LINES
 from exporter.errors import UsageError
 from pipelines.book.document import Line, Statement
 
@@ -32,7 +31,7 @@ def _all(scope: Scope) -> None:
         {"period": scope.month.name},
     ).rows()
     total = sum((amount for _, amount in rows), ZERO)
-    st.title(f"{scope.month.label}: {len(rows)} statements, {words.literal(words.money(total, scope.currency))}")
+    st.title(f"{scope.month.days.label}: {len(rows)} statements, {words.literal(words.money(total, scope.currency))}")
     book = statement_shelf.closed_book(scope)
     numbers = book.numbers if book else {}
     st.markdown(
@@ -59,14 +58,16 @@ def _one(scope: Scope, tenant: str) -> None:
     try:
         made = statement_shelf.found(scope, tenant)
     except UsageError:
-        st.title(f"{scope.month.label}: no statement for {name}")
+        st.title(f"{scope.month.days.label}: no statement for {name}")
         st.info("It has no usage, reservation, charge or budget in this month. Choose another month above.")
         return
     if made is None:
-        _own_draft(scope, tenant, name)
+        _own_draft(scope, name)
         return
     statement = made.statement
-    st.title(f"{scope.month.label}: {name}, {words.literal(words.money(Decimal(statement.total), scope.currency))}")
+    st.title(
+        f"{scope.month.days.label}: {name}, {words.literal(words.money(Decimal(statement.total), scope.currency))}"
+    )
     st.markdown(
         f"Closed as **{words.literal(statement.number)}**."
         if statement.number
@@ -123,21 +124,23 @@ def _parts(line: Line, scope: Scope) -> None:
         )
 
 
-def _own_draft(scope: Scope, tenant: str, name: str) -> None:
+def _own_draft(scope: Scope, name: str) -> None:
     """Show a member the lines of an open month, from its own file."""
-    rows = scope.reader.ask(
-        "SELECT * FROM tenant_period WHERE period = $period AND tenant = $tenant",
-        {"period": scope.month.name, "tenant": tenant},
-    ).to_dicts()
+    rows = dict(
+        scope.ask(
+            "SELECT line, sum(amount) FROM line_day WHERE period = $month AND tenant = $tenant GROUP BY line",
+            month=scope.month.name,
+        ).iter_rows()
+    )
     if not rows:
-        st.title(f"{scope.month.label}: no statement for {name}")
+        st.title(f"{scope.month.days.label}: no statement for {name}")
         st.info("Nothing was held, reserved or charged in this month. Choose another month above.")
         return
-    row = rows[0]
-    st.title(f"{scope.month.label}: {name}, {words.literal(words.money(row['total'], scope.currency))}")
+    total = words.money(sum(rows.values(), ZERO), scope.currency)
+    st.title(f"{scope.month.days.label}: {name}, {words.literal(total)}")
     st.markdown("The month is open: the statement can be downloaded once it is closed. So far:")
     tables.sums(
         ["Line", scope.currency],
-        [(label, words.amount(row[key], scope.currency)) for key, label in LINES.items() if row[key]],
-        total=("Total", words.amount(row["total"], scope.currency)),
+        [(label, words.amount(rows[key], scope.currency)) for key, label in LINES.items() if key in rows],
+        total=("Total", words.amount(sum(rows.values(), ZERO), scope.currency)),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
@@ -48,7 +48,7 @@ def test_a_name_that_is_markdown_is_shown_as_it_is(published: Path, monkeypatch:
 
 
 def test_an_address_opens_its_view(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = opened(monkeypatch, published, "cost", tenant="secret", month="2026-10", by="model", compare="none")
+    app = opened(monkeypatch, published, "cost", tenant="secret", time="2026-10", by="model", compare="none")
     assert app.title[0].value.startswith("October 2026: Secret Project pays USD ")
     assert app.subheader[0].value == "By model"
 
@@ -71,6 +71,35 @@ def test_whole_months_are_compared(published: Path, monkeypatch: pytest.MonkeyPa
     app = opened(monkeypatch, published)
     assert "Changes are against October 2026." in [c.value for c in app.caption]
     assert re.fullmatch(r"[+-]\d+\.\d%", app.metric[0].delta)
+
+
+@pytest.mark.parametrize(
+    ("time", "compare", "said"),
+    [
+        ("2026-W45", "", "Changes are against Week 44, 26 Oct to 1 Nov 2026."),
+        ("2026-11-05", "2026-10-07", "Changes are against 7 Oct 2026."),
+        ("2026-10-07..2026-11-06", "2026-11", "Changes are against November 2026."),
+        ("2026-11", "year", "No changes are shown: the ledger holds nothing of the days to compare with."),
+        ("2026-Q4", "", "No changes are shown: the ledger holds nothing of the days to compare with."),
+    ],
+)
+def test_any_range_is_compared_with_any_other(
+    published: Path, monkeypatch: pytest.MonkeyPatch, time: str, compare: str, said: str
+) -> None:
+    address = {"time": time} | ({"compare": compare} if compare else {})
+    app = opened(monkeypatch, published, **address)
+    assert said in [c.value for c in app.caption]
+
+
+def test_the_kind_of_time_is_changed_where_the_range_ends(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(monkeypatch, published)
+    for kind, name in (("quarter", "2026-Q4"), ("day", "2026-11-30"), ("week", "2026-W49"), ("days", None)):
+        app.selectbox(key="kind").set_value(kind).run()
+        assert not app.exception
+        assert app.query_params["time"] == (name or "2026-11-30..2026-12-06")
+    app.date_input(key="dates").set_value((date(2026, 10, 30), date(2026, 11, 2))).run()
+    assert app.query_params["time"] == "2026-10-30..2026-11-02"
+    assert app.title[0].value.startswith("30 Oct to 2 Nov 2026: the fleet cost")
 
 
 def test_without_a_month_to_compare_with_there_is_no_change(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,21 +159,31 @@ def test_a_closed_month_hands_out_what_was_closed(
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("cost", "October 2026: Secret Project pays"),
-        ("waste", "October 2026: USD"),
-        ("capacity", "5 Oct to 7 Oct 2026"),
-        ("tenant", "October 2026: Secret Project pays"),
+        ("cost", "5 to 8 Oct 2026: Secret Project pays"),
+        ("waste", "5 to 8 Oct 2026: USD"),
+        ("capacity", "5 Oct to 8 Oct 2026"),
+        ("tenant", "5 to 8 Oct 2026: Secret Project pays"),
     ],
 )
 def test_a_link_from_grafana_opens_the_same_scope(
     published: Path, monkeypatch: pytest.MonkeyPatch, path: str, said: str
 ) -> None:
     since, until = (int(datetime(2026, 10, day, 12, tzinfo=UTC).timestamp() * 1000) for day in (5, 8))
-    link = {"var-tenant": "secret", "from": str(since), "to": str(until)}
-    app = opened(monkeypatch, published, path, **link)
-    assert app.title[0].value.startswith(said)
-    assert app.query_params["tenant"] == "secret"
-    assert not {"var-tenant", "from", "to"} & set(app.query_params)
+    for link in (
+        {"var-tenant": "secret", "from": str(since), "to": str(until)},
+        {"tenant": "secret", "from": "2026-10-05", "to": "2026-10-08T12:00:00Z"},
+    ):
+        app = opened(monkeypatch, published, path, **link)
+        assert app.title[0].value.startswith(said)
+        assert app.query_params["tenant"] == "secret"
+        assert app.query_params["time"] == "2026-10-05..2026-10-08"
+        assert not {"var-tenant", "from", "to"} & set(app.query_params)
+
+
+def test_a_link_over_a_whole_month_opens_the_month(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bounds = [int(datetime(2026, 10 + n, 1, 4 + n, tzinfo=UTC).timestamp() * 1000) for n in (0, 1)]
+    app = opened(monkeypatch, published, **{"from": str(bounds[0]), "to": str(bounds[1] - 3_600_000)})
+    assert app.title[0].value.startswith("October 2026: the fleet cost")
 
 
 @pytest.mark.parametrize(
