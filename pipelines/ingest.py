@@ -81,7 +81,7 @@ def _new(
     ledger: Ledger, source: Source, config: Config, *, configured: bool, now: datetime
 ) -> tuple[Import | None, datetime | None]:
     """Return what a source holds that the ledger doesn't, None where there is nothing, and its new watermark."""
-    if source.kind == "prometheus":
+    if source.live:
         return _live(ledger, source, config, now), now
     import_id = content_id(source, config)
     known = ledger.is_newest(import_id, source.kind, source.written) if configured else ledger.knows(import_id)
@@ -97,17 +97,22 @@ def _refuse_another_kind(source: Source, batch: Batch) -> None:
     """Refuse a file of which no line can be read as what it was said to be: nobody would look at its findings."""
     bad = [f for f in batch.findings if f.code == "bad_line"]
     empty = batch.samples.is_empty() and not batch.more and batch.records.is_empty() and batch.inventory.is_empty()
-    if empty and bad:
+    if empty and not batch.facts and bad:
         kind = source.kind.replace("_", "-")
         raise SourceError(bad[0].detail, f"nothing of it can be read as {kind}", "import it as what it is")
 
 
 def _live(ledger: Ledger, source: Source, config: Config, now: datetime) -> Import | None:
     """Read what a live source has stored since it was read last."""
-    since = ledger.watermark(source.written)
+    # One server may be asked for GPUs' metrics and for the state of Kubernetes.
+    name = source.written if source.kind == "prometheus" else f"{source.kind} {source.written}"
+    since = ledger.watermark(name)
     if since is not None and since >= now:
         return None
-    if since is None:
+    if source.kind == "kube_state":
+        # What a pod held is told anew, and longer, as long as it runs: equal runs are one.
+        batch = read(source, config, None if since is None else (since - STORED_LATE, now))
+    elif since is None:
         batch = read(source, config)
         # The whole store was read; what is stamped later than now belongs to the next pass.
         batch.samples = batch.samples.filter(pl.col("time") < now)
@@ -115,11 +120,11 @@ def _live(ledger: Ledger, source: Source, config: Config, now: datetime) -> Impo
         batch = read(source, config, (since, now))
         late = ledger.unseen(read(source, config, (since - STORED_LATE, since)).samples, source.written)
         batch.samples = pl.concat([batch.samples, late], how="diagonal")
-    if batch.samples.is_empty() and not batch.findings:
+    if batch.samples.is_empty() and batch.records.is_empty() and not batch.facts and not batch.findings:
         return None
-    name = f"{source.written} {since.isoformat() if since else 'start'} {now.isoformat()}"
-    import_id = hashlib.sha256(f"{name}\0{source.cluster}".encode()).hexdigest()
-    return Import(import_id, source.kind, source.written, True, batch)
+    window = f"{name} {since.isoformat() if since else 'start'} {now.isoformat()}"
+    import_id = hashlib.sha256(f"{window}\0{source.cluster}".encode()).hexdigest()
+    return Import(import_id, source.kind, name, True, batch)
 
 
 def content_id(source: Source, config: Config) -> str:
