@@ -35,6 +35,7 @@ from pipelines.config_money import (
     Threshold,
     Tier,
 )
+from pipelines.config_reclaim import ReclaimPolicy
 from pipelines.config_scalars import (
     UTC_ZONE,
     Amount,
@@ -291,6 +292,8 @@ class Config(Section):
     """What `replay` reports on: a month, a day or a year, such as 2026-11."""
     window: Window | None = None
     """The same as two times; only one of the two."""
+    reclaim: tuple[ReclaimPolicy, ...] = ()
+    """Rules by which idle GPUs are spoken of, beside and in place of those built in."""
     access: Access = Access()
     """Who may see what in the app."""
     ledger_folder: Text = Field("ledger", alias="ledger")
@@ -327,8 +330,8 @@ class Config(Section):
 
     @cached_property
     def config_hash(self) -> str:
-        """SHA-256 of what the file means for the ledger: comments, order, spelled-out defaults, access don't count."""
-        meaning = self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"access"})
+        """SHA-256 of what the file means for the ledger: comments, order, defaults, access and reclaim don't count."""
+        meaning = self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"access", "reclaim"})
         return hashlib.sha256(json.dumps(meaning, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
