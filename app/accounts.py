@@ -28,9 +28,11 @@ BY_PLACE: Final = """
            sum(gpu_hours) AS gpu_hours, sum(on_demand_weight) AS weight
     FROM device_day WHERE period BETWEEN $first_month AND $last_month GROUP BY ALL ORDER BY ALL
 """
-BILLED: Final = f"""
-    -- grain: line
-    SELECT line, sum(amount) AS amount FROM line_day WHERE {IN_DAYS} GROUP BY line
+BILLED: Final = """
+    -- grain: month × line, of the months that the span touches
+    SELECT period, line, sum(amount) AS month,
+           coalesce(sum(amount) FILTER (day >= $first::DATE AND day < $after::DATE), 0) AS inside
+    FROM line_day WHERE period BETWEEN $first_month AND $last_month GROUP BY ALL
 """
 LABELS: Final = {
     "allocated": "Held by tenants",
@@ -120,9 +122,22 @@ def places(scope: Scope, span: Span) -> list[Place]:
     )
     whole = {m.name for m in span.whole}
     by_name = {m.name: m for m in span.months}
+    billed: dict[str, Decimal] = defaultdict(Decimal)
+    overheads: dict[str, tuple[Decimal, Decimal]] = defaultdict(lambda: (ZERO, ZERO))
+    for month, line, *amounts in scope.ask(BILLED, span).iter_rows():
+        of_month, inside = (round_money(a, scope.currency) for a in amounts)
+        place = PLACE_OF.get(line, "overhead")
+        billed[place] += inside
+        if place == "overhead":
+            overheads[month] = (overheads[month][0] + of_month, overheads[month][1] + inside)
     cost: dict[str, Decimal] = defaultdict(Decimal)
     for month, amount in costs.iter_rows():
         parts = _of_month(round_money(amount, scope.currency), weights[month], scope)
+        if month not in whole:
+            # What is billed of overheads has its days already; only the rest is spread.
+            of_month, inside = overheads[month]
+            cost["overhead"] += inside
+            parts["overhead"] -= of_month
         for place, part in parts.items():
             if month in whole:
                 cost[place] += part
@@ -130,9 +145,6 @@ def places(scope: Scope, span: Span) -> list[Place]:
             lengths = _lengths(by_name[month], scope)
             own = split(part, weights[month].get(place, {}), lengths, scope.currency)
             cost[place] += sum((a for day, a in own.items() if span.days.first <= day < span.days.after), ZERO)
-    billed: dict[str, Decimal] = defaultdict(Decimal)
-    for line, amount in scope.ask(BILLED, span).iter_rows():
-        billed[PLACE_OF.get(line, "overhead")] += round_money(amount, scope.currency)
     order = [place for place in LABELS if cost.get(place) or billed.get(place) or hours.get(place)]
     return [Place(place, hours.get(place), cost.get(place, ZERO), billed.get(place, ZERO)) for place in order]
 

@@ -16,7 +16,11 @@ alt.data_transformers.disable_max_rows()
 
 HEIGHT: Final = 280
 LABELS: Final = 10
+MARGIN: Final = 130
+"""Pixels left of pictures that share their time axis."""
 A: Final[dict[Grain, str]] = {"hour": "an hour", "day": "a day", "month": "a month"}
+_UNIT: Final = alt.Scale(domain=[0, 1])
+_LOCAL: Final = "%Y-%m-%dT%H:%M:%S"
 _FORMS: Final[dict[Grain, str]] = {"hour": "%-d %b %H:00", "day": "%-d %b", "month": "%b %Y"}
 
 
@@ -113,6 +117,72 @@ def time_axis(rows: pl.DataFrame, grain: Grain) -> alt.X:
     times = rows["moment"].unique().sort().dt.strftime(_FORMS[grain]).to_list()
     told = times[:: max(1, -(-len(times) // LABELS))]
     return alt.X("label:N", sort=times, title=None, axis=alt.Axis(values=told, labelAngle=0, ticks=False))
+
+
+def activity(rows: pl.DataFrame, colours: dict[str, tuple[str, str]]) -> alt.Chart:
+    """Return how busy a workload was hour by hour.
+
+    Args:
+        rows: causes.time_line.
+        colours: name and colour of each of its columns that is drawn.
+    """
+    long = (
+        rows.with_columns(moment=pl.col("moment").dt.strftime(_LOCAL))
+        .unpivot(on=list(colours), index=["moment"], variable_name="what", value_name="share")
+        .with_columns(pl.col("what").replace({column: name for column, (name, _) in colours.items()}))
+    )
+    chart: alt.Chart = (
+        alt.Chart(long)
+        .mark_line(interpolate="step-after", strokeWidth=1.5)
+        .encode(
+            x=_hours(rows),
+            y=alt.Y("share:Q", title=None, axis=alt.Axis(format=".0%", minExtent=MARGIN, tickCount=4), scale=_UNIT),
+            color=alt.Color(
+                "what:N",
+                scale=alt.Scale(domain=[n for n, _ in colours.values()], range=[c for _, c in colours.values()]),
+                legend=None,
+            ),
+            tooltip=[alt.Tooltip("what:N", title="What"), alt.Tooltip("share:Q", title="Share", format=".1%")],
+        )
+        .properties(height=170)
+    )
+    return chart
+
+
+def strip(rows: pl.DataFrame, names: dict[str, str]) -> alt.Chart:
+    """Return when each cause held, a line for each.
+
+    Args:
+        rows: causes.time_line.
+        names: of the causes, by id.
+    """
+    told = rows.filter(pl.col("cause").is_not_null()).sort("hour")
+    breaks = (pl.col("cause") != pl.col("cause").shift(1)) | (pl.col("hour") != pl.col("hour").shift(1) + 3_600_000)
+    runs = (
+        told.with_columns(run=breaks.fill_null(value=True).cum_sum())
+        .group_by("run", maintain_order=True)
+        .agg(pl.first("cause", "moment"), until=pl.last("moment").dt.offset_by("1h"), hours=pl.len())
+        .with_columns(pl.col("moment", "until").dt.strftime(_LOCAL), title=pl.col("cause").replace(names))
+    )
+    chart: alt.Chart = (
+        alt.Chart(runs)
+        .mark_bar(height=12)
+        .encode(
+            x=_hours(rows),
+            x2="until:T",
+            y=alt.Y("title:N", title=None, axis=alt.Axis(labelLimit=MARGIN, ticks=False, minExtent=MARGIN)),
+            color=alt.value(palette.SERIES[0]),
+            tooltip=[alt.Tooltip("title:N", title="Cause"), alt.Tooltip("hours:Q", title="Hours on end")],
+        )
+        .properties(height=alt.Step(22))
+    )
+    return chart
+
+
+def _hours(rows: pl.DataFrame) -> alt.X:
+    first, *_, last = [*rows["moment"].sort().dt.strftime(_LOCAL)] * 2
+    scale = alt.Scale(domain=[_at(first), _at(last)])
+    return alt.X("moment:T", title=None, scale=scale, axis=alt.Axis(format="%-d %b %H:%M", labelAngle=0, tickCount=5))
 
 
 def gantt(rows: pl.DataFrame, *, order: list[str], colours: dict[str, str], bounds: list[str]) -> alt.Chart:

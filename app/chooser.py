@@ -110,7 +110,7 @@ def _span(known: Contents, as_of: datetime) -> Span:
             options,
             format_func=_label,
             key="when",
-            width=address.NARROW if days.kind != "week" else address.WIDE,
+            width=address.NARROW,
             on_change=lambda: state.update(time=parse(state["when"])),
         )
     address.written("time", days.key, opened.key)
@@ -163,10 +163,10 @@ def _other(known: Contents, span: Span) -> Span | None:
     named = [state["compared"]] if "compared" in state else []
     absolute = {d.key: d for d in [*named, *alike] if d not in (days, *relative.values()) or d in named}
     names = {
-        BEFORE: relative[BEFORE].label,
-        YEAR: f"{relative[YEAR].label}, a year before",
+        BEFORE: relative[BEFORE].short,
+        YEAR: "A year before",
         NONE: "Nothing",
-        **{key: d.label for key, d in absolute.items()},
+        **{key: d.short for key, d in absolute.items()},
         PICK: "Other days …",
     }
     chosen = address.select("Compared with", "compare", list(names), BEFORE, names.__getitem__)
@@ -182,4 +182,4 @@ def _other(known: Contents, span: Span) -> Span | None:
 
 def _label(key: str) -> str:
     days = parse(key)
-    return key if days is None else days.label
+    return key if days is None else days.short

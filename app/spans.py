@@ -75,6 +75,14 @@ class Days:
                 return f"{self.first:%Y}"
         return _between(self.first, self.last)
 
+    @property
+    def short(self) -> str:
+        """For a narrow control: ``W46, 9–15 Nov``."""
+        if self.kind != "week":
+            return self.label
+        month = "" if self.first.month == self.last.month else f" {self.first:%b}"
+        return f"W{self.first:%V}, {self.first:%-d}{month}–{self.last:%-d %b}"
+
     def before(self) -> Days:
         """The range before it: of the same kind, or as many days."""
         if self.kind == "days":

@@ -83,6 +83,11 @@ def legend(entries: Iterable[tuple[str, str]]) -> None:
     )
 
 
+def links(entries: Iterable[tuple[str, str]]) -> None:
+    """Draw where to go on, given as (text, address)."""
+    st.html('<p class="gl-table">' + " · ".join(Cell(text, href=href).html() for text, href in entries) + "</p>")
+
+
 def _row(cells: Sequence[Cell | str], kind: str = "") -> str:
     named, *others = cells
     shown = _cell(named, "th", 'scope="row"', names=True) + "".join(_cell(cell, "td") for cell in others)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from app.views import allocations, cost, coverage, health, idle, overview, statements
+from app.views import allocations, bottlenecks, cost, coverage, health, idle, overview, statements
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ PAGES: Final = (
     Page("Overview", ":material/dashboard:", "overview", overview.show, also=("tenant", "energy")),
     Page("Cost", ":material/payments:", "cost", cost.show, also=("job",)),
     Page("Idle and reclaimable", ":material/bedtime:", "idle", idle.show, also=("waste",)),
+    Page("Bottlenecks", ":material/speed:", "bottlenecks", bottlenecks.show, also=("efficiency",)),
     Page("Allocations", ":material/view_timeline:", "allocations", allocations.show, also=("capacity",)),
     Page("Statements", ":material/receipt_long:", "statements", statements.show),
     Page("Health", ":material/ecg_heart:", "health", health.show, of_fleet=True),
