@@ -69,7 +69,8 @@ def of_tenant(state: Mapping[str, pl.DataFrame], leases: pl.DataFrame) -> dict[s
         leases: the tenant's, as metering.LEASE.
     """
     held = leases.group_by("cluster", "device").agg(since=pl.col("start").min(), until=pl.col("end").max())
-    mine = state["device_state"].join(held, on=["cluster", "device"], nulls_equal=True, maintain_order="left")
+    states = state.get("device_state", pl.DataFrame(schema=DEVICE_STATE))
+    mine = states.join(held, on=["cluster", "device"], nulls_equal=True, maintain_order="left")
     overlapping = (pl.col("start") <= pl.col("until")) & (pl.col("end").is_null() | (pl.col("end") > pl.col("since")))
     return {"device_state": mine.filter(overlapping).drop("since", "until")}
 
