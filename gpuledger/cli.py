@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "app": "serve the web app",
     "dashboards": "build and lint Grafana boards",
     "alerts": "build and lint Prometheus rules and Alertmanager routes",
+    "availability": "what is free now and in the windows ahead, and whether reservations fit",
     "check": "check the configuration",
     "doctor": "check environment, sources, permissions and freshness, each with its mend",
 }

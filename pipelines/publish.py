@@ -28,6 +28,7 @@ from pipelines.analysis.tables import BOTTLENECK
 from pipelines.book.reckoning import Reckoning
 from pipelines.config import Config
 from pipelines.findings import finding_table
+from pipelines.fleet_state import of_tenant
 from pipelines.instants import HOUR_MS, from_ms, to_ms
 from pipelines.ledger import read_metered
 from pipelines.metering import Metered
@@ -191,6 +192,7 @@ def _fleet_tables(metered: Metered, months: list[Month], config: Config, as_of: 
         "lease": metered.leases,
         "usage": metered.usage,
         "outage": metered.outages,
+        **metered.state,
         "finding": finding_table(metered.findings),
         "metered_from": pl.DataFrame(
             {"made_from": [""], "made_at": [as_of], "span_start": [span[0]], "span_end": [span[1]]}
@@ -234,6 +236,7 @@ def _tenant_tables(
     own = tenancy(metered.leases, config).filter(pl.col("tenant") == tenant).select("lease", "from", "to")
     return {
         "lease": _own_leases(metered.leases, own),
+        **of_tenant(metered.state, _own_leases(metered.leases, own)),
         "usage": _own_usage(metered.usage, own, tenant),
         "charge": charges,
         "bottleneck": fleet["bottleneck"].filter(pl.col("tenant") == tenant),
