@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from exporter.errors import ConfigError, LedgerError, SourceError, UsageError, WorkError
-from pipelines.book.reckoning import Reckoning
+from pipelines.book.reckoning import Reckoned, Reckoning
 from pipelines.config import Config, Source, load
 from pipelines.findings import merge_findings
 from pipelines.ingest import Ingested, ingest
@@ -140,6 +140,46 @@ def report(
     """
     if tenant is not None and tenant not in {t.id for t in config.tenants}:
         raise UsageError(f"--tenant {tenant}: the configuration has no such tenant; see `gpuledger check`")
+    published = published_period(config, start=start, end=end, period=period)
+    asked, reckoned = published.period, published.reckoned
+    found = reckoned.report
+    if reckoned.closed is None and local_months(asked.start, asked.end, config.timezone) == [asked]:
+        month = f"{asked.start.astimezone(config.timezone):%Y-%m}"
+        found = found.model_copy(update={"outlook": published_outlook(config, month, asked)})
+    return found if tenant is None else found.of(tenant)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A period of the published ledger.
+
+    Attributes:
+        current: what is metered now, whether or not the period was closed with that.
+        as_of: as of when that is.
+        reckoned: the period's money.
+    """
+
+    current: Metered
+    as_of: datetime
+    period: Period
+    reckoned: Reckoned
+
+    @property
+    def metered(self) -> Metered:
+        """The stages that the period was reckoned from."""
+        closed = self.reckoned.closed
+        return self.current if closed is None else closed.metered()
+
+
+def published_period(
+    config: Config, *, start: datetime | None = None, end: datetime | None = None, period: str | None = None
+) -> Published:
+    """Return a period of the published ledger; without one named the configuration's, else the span of the data.
+
+    Raises:
+        UsageError: no such period.
+        LedgerError: nothing was published yet.
+    """
     metered, as_of = published_fleet(config.ledger)
     window = within_of(parse_period(period, config.timezone)) if period else _window(config, start, end)
     within = window or metered.span
@@ -147,11 +187,7 @@ def report(
         raise LedgerError(f"{config.ledger}: the ledger holds no sample and no ended allocation; name a --period")
     asked = Period(from_ms(within[0]), from_ms(within[1]))
     reckoned = Reckoning(config, metered, as_of).of(asked)
-    found = reckoned.report
-    if reckoned.closed is None and local_months(asked.start, asked.end, config.timezone) == [asked]:
-        month = f"{asked.start.astimezone(config.timezone):%Y-%m}"
-        found = found.model_copy(update={"outlook": published_outlook(config, month, asked)})
-    return found if tenant is None else found.of(tenant)
+    return Published(metered, as_of, asked, reckoned)
 
 
 def report_on(metered: Metered, config: Config, within: Interval, *, as_of: datetime) -> Report:
