@@ -106,7 +106,7 @@ def _valid(samples: pl.DataFrame, at: pl.Series, findings: list[Finding]) -> pl.
     for key in (c for c in samples.columns if c in BY_KEY):
         metric, value = BY_KEY[key], pl.col(key)
         bad = ~value.is_finite() | (value < metric.minimum) | (value > metric.maximum)
-        if metric.unit == "celsius":
+        if metric.unit == "celsius" and metric.minimum == 0:  # not a distance, which may be nothing
             bad |= (value == 0) & powered.fill_null(value=False)
         dropped[key] = bad
         if key in STAMPED_METRICS:

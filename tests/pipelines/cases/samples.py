@@ -53,6 +53,16 @@ CASES: Final = [
         },
     ),
     Case(
+        "a powered card is not at 0 °C, but may be at the limit of its temperature",
+        Scene(
+            [
+                seen("GPU-a", (0, 4), "astro/fit", power=300, temperature=[40, 0, 40, 40]),
+                seen("GPU-a", (0, 4), "astro/fit", DCGM_FI_DEV_GPU_TEMP_MARGIN_CELSIUS=0),
+            ]
+        ),
+        {"findings": [finding("invalid_sample", count=1)]},
+    ),
+    Case(
         "a ratio up to 1.02 counts as 1, one above is none",
         Scene([seen("GPU-a", (0, 4), "astro/fit", engine=[1.01, 1.03, 0.5, 0.5])]),
         {
