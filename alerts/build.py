@@ -87,6 +87,7 @@ def alert_rule(alert: Alert, links: Links) -> dict[str, Any]:
         "description": alert.description,
         "runbook_url": links.runbook(alert.name),
         "dashboard_url": links.dashboard(alert.dashboard, alert.labels),
+        "app_url": links.page(alert.dashboard, alert.labels),
     }
     return rule
 

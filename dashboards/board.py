@@ -45,7 +45,7 @@ class Board:
 
     Args:
         variables: names of those that it has beside the data source, in order.
-        app_page: page of the web app on the same subject.
+        app_page: path of the web app's page on the same subject.
     """
 
     uid: str
@@ -54,7 +54,7 @@ class Board:
     audience: Audience
     rows: Sequence[Row]
     variables: Sequence[grafana.Template]
-    app_page: str = ""
+    app_page: str
     start: str = "now-24h"
 
 
@@ -93,7 +93,8 @@ def _links(board: Board, context: Context) -> list[grafana.DashboardLink | dict[
         "includeVars": True, "targetBlank": False, "icon": "external link", "tooltip": "", "url": "",
     }  # fmt: skip
     names = {variable.name for variable in board.variables}
-    tenant = "&${tenant:queryparam}" if "tenant" in names else ""
+    # Of several tenants, or All, this is no tenant's id, and the app shows all of them.
+    tenant = "&tenant=${tenant:percentencode}" if "tenant" in names else ""
     page = f"{context.app.rstrip('/')}/{board.app_page}?from=${{__from}}&to=${{__to}}{tenant}"
     app = {
         "type": "link", "title": "In the app", "url": page, "targetBlank": True, "icon": "external link",

@@ -47,7 +47,7 @@ def capacity(_context: Context) -> Board:
         description="What is free now, what is promised, and when it runs out.",
         audience="operators",
         variables=[variables.cluster(), variables.model(), variables.tenant()],
-        app_page="capacity",
+        app_page="allocations",
         start="now-2d",
         rows=[
             Row("Now", now, height=4),

@@ -39,7 +39,7 @@ def energy(context: Context) -> Board:
         description="Power, energy and carbon by node and rack, and what is left below the limits.",
         audience="operators",
         variables=[variables.cluster(), variables.node(), variables.model()],
-        app_page="energy",
+        app_page="overview",
         rows=[
             Row("Now", now, height=4),
             Row("Power", [

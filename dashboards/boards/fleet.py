@@ -40,6 +40,7 @@ def fleet(context: Context) -> Board:
         description="What there is, who holds it, what is missing.",
         audience="operators",
         variables=[variables.cluster(), variables.node(), variables.model()],
+        app_page="overview",
         rows=[
             Row("Now", now, height=4),
             Row("Over time", [

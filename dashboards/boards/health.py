@@ -45,6 +45,7 @@ def health(_context: Context) -> Board:
         description="What broke, what is about to, and what the driver asks for.",
         audience="operators",
         variables=[variables.cluster(), variables.node(), variables.model()],
+        app_page="health",
         rows=[
             Row("Now", now, height=4),
             Row("Events", [

@@ -36,7 +36,7 @@ def idle(context: Context) -> Board:
         description="What is held and does nothing, what is free, what is reserved and unused: in money.",
         audience="management",
         variables=[variables.cluster(), variables.tenant(), variables.model()],
-        app_page="waste",
+        app_page="idle",
         rows=[
             Row("Now, by the hour", now, height=4),
             Row("By whom", [

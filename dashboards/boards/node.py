@@ -35,6 +35,7 @@ def node(_context: Context) -> Board:
         description="Load, memory, heat, power, links and holders of the cards of a node.",
         audience="operators",
         variables=[variables.cluster(), variables.node(), variables.model()],
+        app_page="allocations",
         start="now-6h",
         rows=[
             Row("Now", now, height=4),

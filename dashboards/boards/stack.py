@@ -27,7 +27,7 @@ def stack(_context: Context) -> Board:
         description="Exporters, Prometheus, pipeline, coverage.",
         audience="operators",
         variables=[variables.cluster(), variables.node()],
-        app_page="quality",
+        app_page="data",
         rows=[
             Row("Now", now, height=4),
             Row("Exporters", [

@@ -40,7 +40,7 @@ def tenant(context: Context) -> Board:
         description="What a tenant holds, how well it is used, what it costs.",
         audience="tenants",
         variables=[variables.cluster(), variables.tenant(), variables.model()],
-        app_page="tenant",
+        app_page="overview",
         rows=[
             Row("Now", now, height=4),
             Row("Holdings", [

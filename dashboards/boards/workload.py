@@ -35,7 +35,7 @@ def workload(context: Context) -> Board:
             variables.cluster(),
             variables.single("workload", "Workload", q.names, regex='/workload="([^"]+)"/'),
         ],
-        app_page="job",
+        app_page="cost",
         start="now-6h",
         rows=[
             Row("Signature", now, height=4),

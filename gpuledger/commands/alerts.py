@@ -20,6 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "paths", metavar="PATH", nargs="*", type=Path, help="check: lint these files or folders instead"
     )
     parser.add_argument("--grafana", metavar="URL", default="http://localhost:3000", help="Grafana, for links")
+    parser.add_argument("--app", metavar="URL", default="http://localhost:8501", help="the app, for links")
     parser.add_argument(
         "--runbooks",
         metavar="URL",
@@ -46,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     from alerts.links import Links
 
     config = options.load_config(arguments)
-    links = Links(grafana=arguments.grafana, runbooks=arguments.runbooks)
+    links = Links(grafana=arguments.grafana, runbooks=arguments.runbooks, app=arguments.app)
 
     def make(out: Path) -> Sequence[Path]:
         return build(config, out, links, maintenance=arguments.maintenance)

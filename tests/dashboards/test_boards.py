@@ -100,7 +100,7 @@ def test_every_board_links_to_the_app_with_the_same_time_and_tenant(boards: dict
         (app,) = [link["url"] for link in board["links"] if link["type"] == "link"]
         names = {variable["name"] for variable in board["templating"]["list"]}
         assert "from=${__from}&to=${__to}" in app
-        assert ("${tenant:queryparam}" in app) == ("tenant" in names)
+        assert ("&tenant=${tenant:percentencode}" in app) == ("tenant" in names)
 
 
 def test_every_board_has_a_data_source_variable_and_alert_annotations(boards: dict[str, dict[str, Any]]) -> None:
