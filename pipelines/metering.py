@@ -15,6 +15,7 @@ from pipelines.analysis.tables import Analysis
 from pipelines.capacity import Part, account, take_down
 from pipelines.config import Config, Rate, Reservation
 from pipelines.conservation import check_conservation
+from pipelines.device_health import DeviceWatch
 from pipelines.evidence import with_summaries
 from pipelines.existence import exist
 from pipelines.facts import NOTHING, Facts
@@ -112,7 +113,8 @@ def meter(inputs: Inputs, config: Config, *, window: Interval | None = None) -> 
             and capacity without a known bound reaches to them; None: the span of the data.
     """
     table = _in_ms(inputs.records, "start", "end")
-    sighted = sight(inputs.samples, config, _scheduled(table))
+    watch = DeviceWatch()
+    sighted = sight(watch.over(inputs.samples), config, _scheduled(table))
     fleet, findings = sighted.fleet, sighted.findings
     span = _span(fleet, table)
     reach = window if span is None else span if window is None else (min(span[0], window[0]), max(span[1], window[1]))
@@ -124,7 +126,7 @@ def meter(inputs: Inputs, config: Config, *, window: Interval | None = None) -> 
     inventory = with_listings(inputs.inventory, inputs.facts["scheduler_node"])
     exist(fleet, _in_ms(inventory, "from", "to"), named, reach or (0, 0), findings)
     held = pushed_out(sighted.leases, named, sighted.shared, findings)
-    states = device_states(spells(inputs.facts["condition"]), fleet)
+    states = device_states([*spells(inputs.facts["condition"]), *watch.spells()], fleet)
     outages += health_outages(states, fleet, [*held, *named], config, (reach or (0, 0))[1])
     down = _named_outages(outages, fleet, findings)
     leases = _placed([*held, *fitted(named, fleet, findings)], demands, fleet, down, findings)
