@@ -12,6 +12,7 @@ from typing import Final
 
 import polars as pl
 
+from exporter.training_metrics import TRAINING_METRICS
 from pipelines.tables import TIME
 
 BOOKING: Final[dict[str, pl.DataType]] = {
@@ -130,6 +131,19 @@ ACCEPTANCE: Final[dict[str, pl.DataType]] = {
 }
 """grain: result of an acceptance test × device (or node)."""
 
+TRAINING: Final[dict[str, pl.DataType]] = {
+    "cluster": pl.String(),
+    "labelled_as": pl.String(),  # the raw job id, or namespace/pod
+    "run": pl.String(),
+    "rank": pl.String(),
+    "node": pl.String(),
+    "device": pl.String(),
+    "start": TIME,  # of the process: its totals count from there
+    "at": TIME,
+    **{m.key: pl.Float64() for m in TRAINING_METRICS if not m.key.endswith("_time_seconds")},  # totals and gauges
+}
+"""grain: rank's process × UTC hour (its last scrape), as `gpuledger.training` exposes it."""
+
 FACTS: Final[Mapping[str, dict[str, pl.DataType]]] = {
     "booking": BOOKING,
     "quota_limit": LIMIT,
@@ -141,6 +155,7 @@ FACTS: Final[Mapping[str, dict[str, pl.DataType]]] = {
     "condition": CONDITION,
     "summary": SUMMARY,
     "acceptance": ACCEPTANCE,
+    "training": TRAINING,
 }
 """Tables by their name in the ledger."""
 

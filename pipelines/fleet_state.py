@@ -12,6 +12,7 @@ from pipelines.facts import ACCEPTANCE, BOOKING, LIMIT, Facts
 from pipelines.fleet import Fleet
 from pipelines.health import DEVICE_STATE
 from pipelines.tables import conformed
+from pipelines.training import PROGRESS, progress
 
 CARD: Final[dict[str, pl.DataType]] = {
     "cluster": pl.String(),
@@ -32,20 +33,23 @@ TABLES: Final[Mapping[str, dict[str, pl.DataType]]] = {
     "booking": BOOKING,
     "quota_limit": LIMIT,
     "acceptance": ACCEPTANCE,
+    "training": PROGRESS,
 }
 
 
-def fleet_state(fleet: Fleet, states: pl.DataFrame, facts: Facts) -> dict[str, pl.DataFrame]:
+def fleet_state(fleet: Fleet, states: pl.DataFrame, facts: Facts, records: pl.DataFrame) -> dict[str, pl.DataFrame]:
     """Return `TABLES`.
 
     Args:
         fleet: with `exists` set of every card.
         states: DEVICE_STATE.
+        records: ``tables.RECORD``, which says what labelled jobs are called.
     """
     return {
         "card": cards(fleet),
         "device_state": states,
         **{name: facts[name] for name in ("booking", "quota_limit", "acceptance")},
+        "training": progress(facts["training"], records),
     }
 
 

@@ -22,6 +22,7 @@ from pipelines.intervals import Interval
 from pipelines.metering import LEASE, OUTAGE, Inputs, Metered
 from pipelines.rollup import USAGE
 from pipelines.tables import ACCOUNTING, INVENTORY, RECORD, Batch, Finding, conformed
+from pipelines.training import overruled
 
 LEDGER_NAME: Final = "ledger.duckdb"
 LAKE_NAME: Final = "lake"
@@ -253,14 +254,15 @@ def read_metered(connection: duckdb.DuckDBPyConnection) -> Metered | None:
     except duckdb.CatalogException:
         return None
     span: Interval | None = found[0] if found and found[0][0] is not None else None
+    state = fleet_state.read(connection)
     return Metered(
         leases=_typed(connection, "lease", LEASE),
         usage=_typed(connection, "usage", USAGE),
         outages=_typed(connection, "outage", OUTAGE),
         findings=findings_of(_typed(connection, "finding", FINDING).sort(pl.all())),
         span=span,
-        analysis=read_analysis(connection),
-        state=fleet_state.read(connection),
+        analysis=overruled(read_analysis(connection), state["training"]),
+        state=state,
     )
 
 

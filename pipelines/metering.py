@@ -144,7 +144,7 @@ def meter(inputs: Inputs, config: Config, *, window: Interval | None = None) -> 
         outages=_outage_table(outages, fell, fleet),
         findings=summed(findings),
         span=span,
-        state=fleet_state(fleet, states, inputs.facts),
+        state=fleet_state(fleet, states, inputs.facts, inputs.records),
     )
 
 

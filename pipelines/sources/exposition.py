@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -11,7 +12,7 @@ from pipelines.sources.files import line_blocks, open_source
 from pipelines.sources.strays import without_strays
 from pipelines.sources.tally import Tally
 from pipelines.sources.text_format import TextReader
-from pipelines.sources.wide import Observations
+from pipelines.sources.training import TextObservations
 from pipelines.tables import Batch
 
 _OPENMETRICS_SUFFIX: Final = ".om"
@@ -31,7 +32,7 @@ def read_exposition(path: Path, *, cluster: str, at: datetime | None = None, nam
         SourceError: the file can't be read, or none of its samples has a time.
     """
     tally = Tally(name or path.name)
-    observations = Observations(tally, cluster)
+    observations = TextObservations(tally, cluster)
     openmetrics = path.name.removesuffix(".gz").endswith(_OPENMETRICS_SUFFIX)
     reader = TextReader(observations, tally, openmetrics=openmetrics, at=at)
     with open_source(path) as stream:
@@ -44,4 +45,6 @@ def read_exposition(path: Path, *, cluster: str, at: datetime | None = None, nam
             "say when it was scraped: add `at: 2026-10-05T12:00:00Z` to this source",
         )
     reader.finish()
-    return without_strays(Batch(samples=observations.table(), findings=tally.findings()), tally)
+    trainings = observations.take_trainings()
+    batch = Batch(samples=observations.table(), findings=tally.findings())
+    return without_strays(replace(batch, facts={"training": trainings} if trainings.height else {}), tally)
