@@ -59,7 +59,7 @@ class _Column:
 
     rank: int
     rows: _Rows
-    values: Floats
+    values: pl.Series
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,15 +129,16 @@ class Columns:
         place[order] = np.arange(len(order))
         standing = {id(rows): _Sorted.of(rows.keys(place)) for rows in self._rows}
         settled = {key: self._settled(columns, standing) for key, columns in self._columns.items()}
+        self._columns.clear()
         keys = _union(keys for keys, _ in settled.values())
-        labels, which = self.identities.table()[order], pl.Series(keys >> _ROOM_FOR_MS)
-        return pl.DataFrame(
+        table = pl.DataFrame(
             [
                 pl.Series("time", keys & ((1 << _ROOM_FOR_MS) - 1)).cast(TIME),
-                *(labels[name].gather(which) for name in labels.columns),
                 *(_placed(metric.key, *settled[metric.key], keys) for metric in CATALOG if metric.key in settled),
             ]
         )
+        labels = _labels(self.identities.table()[order], pl.Series(keys >> _ROOM_FOR_MS))
+        return table.with_columns(labels).select(*SAMPLE_LABELS, *table.columns[1:])
 
     def _number(self, labels: Mapping[str, str]) -> int:
         written = tuple(labels.items())
@@ -162,12 +163,12 @@ class Columns:
         self._rows.append(rows)
         return rows
 
-    def _settled(self, columns: list[_Column], standing: Mapping[int, _Sorted]) -> tuple[Ints, Floats]:
+    def _settled(self, columns: list[_Column], standing: Mapping[int, _Sorted]) -> tuple[Ints, pl.Series]:
         """One value for each row of a metric: keys, rising, and values."""
         if len(columns) == 1:
             rows, values = standing[id(columns[0].rows)], columns[0].values
             if rows.once:
-                return rows.keys, values if rows.order is None else values[rows.order]
+                return rows.keys, values if rows.order is None else values.gather(rows.order)
         doubtful = pl.concat(
             pl.DataFrame(
                 {
@@ -175,21 +176,29 @@ class Columns:
                     "identity": rows.keys >> _ROOM_FOR_MS,
                     "time": rows.keys,
                     "rank": pl.repeat(column.rank, len(rows.keys), dtype=pl.Int16, eager=True),
-                    "value": column.values if rows.order is None else column.values[rows.order],
+                    "value": column.values if rows.order is None else column.values.gather(rows.order),
                 }
             )
             for column in columns
             for rows in [standing[id(column.rows)]]
         )
         settled = one_value_each(doubtful, self.tally).sort("time")
-        return settled["time"].to_numpy(), settled["value"].to_numpy()
+        return settled["time"].to_numpy(), settled["value"]
 
 
-def _in_base_units(raw: Floats, scale: float, *, dcgm: bool) -> Floats:
-    if (raw >= SMALLEST_BLANK).any():
-        values = pl.select(in_base_units(pl.lit(pl.Series(raw)), pl.lit(scale), dcgm=pl.lit(dcgm))).to_series()
-        return values.to_numpy()
-    return raw if scale == 1.0 else raw * scale
+def _labels(distinct: pl.DataFrame, which: pl.Series) -> list[pl.Expr]:
+    """The label columns; what is the same in every row takes no room."""
+    return [
+        pl.lit(column[0], column.dtype).alias(column.name) if column.n_unique() == 1 else pl.lit(column.gather(which))
+        for column in distinct
+    ]
+
+
+def _in_base_units(exposed: Floats, scale: float, *, dcgm: bool) -> pl.Series:
+    if (exposed >= SMALLEST_BLANK).any():
+        raw = pl.lit(pl.Series(exposed))
+        return pl.select(in_base_units(raw, pl.lit(scale), dcgm=pl.lit(dcgm))).to_series()
+    return pl.Series(exposed if scale == 1.0 else exposed * scale)
 
 
 def _union(parts: Iterable[Ints]) -> Ints:
@@ -198,11 +207,11 @@ def _union(parts: Iterable[Ints]) -> Ints:
     return different[0] if len(different) == 1 else np.unique(np.concatenate(different))
 
 
-def _placed(name: str, own: Ints, values: Floats, keys: Ints) -> pl.Series:
+def _placed(name: str, own: Ints, values: pl.Series, keys: Ints) -> pl.Series:
     """A column of the table; null where the metric has no row."""
     if own is keys or len(own) == len(keys):
-        return pl.Series(name, values)
+        return values.alias(name)
     at = np.searchsorted(keys, own)
     filled, there = np.zeros(len(keys)), np.zeros(len(keys), np.bool_)
-    filled[at], there[at] = values, True
+    filled[at], there[at] = values.to_numpy(), True
     return pl.select(pl.when(pl.Series(there)).then(pl.Series(filled)).alias(name)).to_series()

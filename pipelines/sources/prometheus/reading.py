@@ -17,7 +17,7 @@ from pipelines.sources.prometheus.answer import Answer, Question
 from pipelines.sources.prometheus.columns import Columns
 from pipelines.sources.prometheus.connection import AnswerTooLargeError
 from pipelines.sources.prometheus.query_api import PrometheusApi
-from pipelines.sources.prometheus.server import Server
+from pipelines.sources.prometheus.server import Server, Ways, faster_ways
 from pipelines.sources.prometheus.span import stored_span
 from pipelines.sources.tally import Tally
 from pipelines.tables import SAMPLE_LABELS, Batch, Finding
@@ -25,7 +25,7 @@ from pipelines.tables import SAMPLE_LABELS, Batch, Finding
 if TYPE_CHECKING:
     from pipelines.config import Source
 
-IN_FLIGHT: Final = 4
+IN_FLIGHT: Final = 3
 """Requests at once: enough to keep a server and this machine busy while the other works."""
 _LONGEST: Final = timedelta(days=1)
 _SHORTEST: Final = timedelta(minutes=1)
@@ -39,18 +39,23 @@ def read_prometheus(
     *,
     api: PrometheusApi | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ways: Ways = faster_ways,
 ) -> Batch:
     """All samples of catalogue metrics in ``window``; without one, all that the server has.
+
+    Args:
+        ways: finds how the server can be read besides its query API.
 
     Raises:
         SourceError: the server can't be asked, or answers in part only.
     """
-    batches = [batch for _, batch in read_windows(source, window, api=api, now=now)]
+    batches = [batch for _, batch in read_windows(source, window, api=api, now=now, ways=ways)]
     counts: dict[tuple[str, str], int] = {}
     for finding in (finding for batch in batches for finding in batch.findings):
         counts[finding.code, finding.detail] = counts.get((finding.code, finding.detail), 0) + finding.count
+    tables = [batch.samples for batch in batches if batch.samples.height]
     return Batch(
-        samples=pl.concat([pl.DataFrame(schema=SAMPLE_LABELS), *(b.samples for b in batches)], how="diagonal"),
+        samples=pl.concat(tables, how="diagonal") if tables else pl.DataFrame(schema=SAMPLE_LABELS),
         findings=[Finding(code, count, detail) for (code, detail), count in counts.items()],
     )
 
@@ -61,6 +66,7 @@ def read_windows(
     *,
     api: PrometheusApi | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ways: Ways = faster_ways,
 ) -> Iterator[tuple[datetime, Batch]]:
     """The same, batch by batch, each with the time up to which all is read: memory doesn't follow the window.
 
@@ -74,7 +80,7 @@ def read_windows(
         names = readable(asked.metric_names(*span)) if span else []
         if span is None or not names:
             return
-        server = Server(asked, Question(names[0], _ms(span[1]) - 1, _ms(span[1])))
+        server = Server(asked, Question(names[0], _ms(span[1]) - 1, _ms(span[1])), ways)
         with ThreadPoolExecutor(IN_FLIGHT, "prometheus") as pool:
             yield from _Reading(server, names, source, pool).windows(*span)
 

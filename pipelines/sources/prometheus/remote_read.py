@@ -48,7 +48,7 @@ _SAMPLE_VALUE, _SAMPLE_TIME = 1, 2
 
 _CHECKSUM_BYTES: Final = 4
 _LONGEST_VARINT: Final = 10
-_BLOCK_BYTES: Final = 1 << 20
+_BLOCK_BYTES: Final = 1 << 18
 
 _RawLabels = tuple[bytes, ...]
 _Samples = tuple[Ints, Ints, Ints, Floats]

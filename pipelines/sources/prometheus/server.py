@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Protocol
 
 from exporter.errors import SourceError
@@ -36,20 +37,44 @@ class Reader(Protocol):
         """
 
 
+Ways = Callable[[PrometheusApi, Question], list[Reader]]
+"""Finds the ways, besides the query API, in which a server answers a question; the fastest first."""
+
+
+def faster_ways(api: PrometheusApi, probe: Question) -> list[Reader]:
+    """The ways, besides the query API, in which the server answers a question; the fastest first."""
+    chunks, samples = RemoteRead(api.connection), RemoteRead(api.connection, streamed=False)
+    export = Export(api.connection)
+    ways: list[tuple[Reader, list[Reader]]] = [(chunks, [chunks, samples]), (export, [export])]
+    for way, usable in ways:
+        try:
+            way.read(probe, attempts=1)
+        except UnknownEncodingError:
+            return [samples]
+        except SourceError as error:
+            _LOG.debug("not read by %s: %s", way.name, error)
+        else:
+            return usable
+    return []
+
+
 class Server:
     """A server's samples, read in the fastest way that it has. Threads may share it.
 
     Args:
         api: of the server; every server has that way, so it comes last.
         probe: a short question about a metric that the server has, to try the other ways with.
+        ways: finds them.
     """
 
-    def __init__(self, api: PrometheusApi, probe: Question) -> None:
+    def __init__(self, api: PrometheusApi, probe: Question, ways: Ways = faster_ways) -> None:
         self._lock = threading.Lock()
         configuration = api.configuration()
         labels = (configuration.get("global") or {}).get("external_labels") or {}
         api.external_labels = {str(name): str(value) for name, value in labels.items()}
-        self._readers = [*_faster_ways(api, probe, reads_others=bool(configuration.get("remote_read"))), api]
+        # Failures of the servers that it reads from itself are told by its query API alone.
+        reads_others = bool(configuration.get("remote_read"))
+        self._readers = [*([] if reads_others else ways(api, probe)), api]
         _LOG.info("%s: read by %s", api.url, self.name)
 
     @property
@@ -78,25 +103,3 @@ class Server:
             if reader is self._readers[0]:
                 self._readers.pop(0)
                 _LOG.warning("%s: from here on read by %s", error, self.name)
-
-
-def _faster_ways(api: PrometheusApi, probe: Question, *, reads_others: bool) -> list[Reader]:
-    """Ways, besides the query API, in which the server answers; the fastest first.
-
-    Args:
-        reads_others: the server itself reads from others, whose failures its remote read doesn't tell, while its query
-            API does.
-    """
-    chunks, samples = RemoteRead(api.connection), RemoteRead(api.connection, streamed=False)
-    export = Export(api.connection)
-    ways: list[tuple[Reader, list[Reader]]] = [(chunks, [chunks, samples]), (export, [export])]
-    for way, usable in ways[1:] if reads_others else ways:
-        try:
-            way.read(probe, attempts=1)
-        except UnknownEncodingError:
-            return [samples]
-        except SourceError as error:
-            _LOG.debug("not read by %s: %s", way.name, error)
-        else:
-            return usable
-    return []

@@ -7,7 +7,7 @@ import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,7 +22,7 @@ import pytest
 from exporter.errors import SourceError
 from pipelines.config import Source
 from pipelines.sources.exposition import read_exposition
-from pipelines.sources.prometheus import read_prometheus, server
+from pipelines.sources.prometheus import read_prometheus
 from pipelines.sources.prometheus.answer import STALE_MARKER, Question
 from pipelines.sources.prometheus.query_api import PrometheusApi
 from pipelines.sources.prometheus.remote_read import RemoteRead
@@ -200,19 +200,16 @@ def how(source: Source) -> str:
         return Server(api, Question(UTIL, LATER_MS, LATER_MS + 1)).name
 
 
-def read_only_by(ways: Sequence[str], source: Source, window: tuple[datetime, datetime] | None) -> list[pl.DataFrame]:
-    """What each of these ways yields."""
-    found = []
-    for way in ways:
+def only_chunks(api: PrometheusApi, _: Question) -> list[Reader]:
+    return [RemoteRead(api.connection)]
 
-        def faster(api: PrometheusApi, *_: object, way: str = way, **__: object) -> list[Reader]:
-            remote = {True: RemoteRead(api.connection), False: RemoteRead(api.connection, streamed=False)}
-            return [reader for reader in remote.values() if reader.name == way]
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(server, "_faster_ways", faster)
-            found.append(read_prometheus(source, window, now=lambda: NOON + timedelta(days=10)).samples)
-    return found
+def only_samples(api: PrometheusApi, _: Question) -> list[Reader]:
+    return [RemoteRead(api.connection, streamed=False)]
+
+
+def only_the_query_api(*_: object) -> list[Reader]:
+    return []
 
 
 @pytest.mark.needs_program("prometheus", "promtool")
@@ -234,7 +231,10 @@ def test_a_prometheus_gives_what_it_was_filled_with(prometheus: Source, recordin
 def test_chunks_samples_and_json_give_the_same_bits(
     prometheus: Source, window: tuple[datetime, datetime] | None
 ) -> None:
-    streamed, plain, by_query = read_only_by(["remote read", "remote read of samples", "query API"], prometheus, window)
+    streamed, plain, by_query = (
+        read_prometheus(prometheus, window, now=lambda: NOON + timedelta(days=10), ways=ways).samples
+        for ways in (only_chunks, only_samples, only_the_query_api)
+    )
     assert streamed.height > 50
     assert bits(streamed).equals(bits(plain))
     assert bits(streamed).equals(bits(by_query))
