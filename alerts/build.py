@@ -61,7 +61,7 @@ def every_alert(config: Config) -> dict[str, list[Alert]]:
     """The alerts by subject."""
     return {
         "hardware": list(hardware()),
-        "waste": list(waste(config.currency)),
+        "waste": list(waste(config)),
         "tenancy": list(tenancy()),
         "capacity": list(capacity()),
         "metering": list(metering()),

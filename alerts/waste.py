@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from alerts.rule import Alert
+from pipelines.config import Config
+from pipelines.promql.expressions import number
 from pipelines.promql.recorded import FREE_COST, IDLE_COST, RESERVED, RESERVED_USED
 
-IDLE_PER_HOUR: Final = 10
-"""Money an hour (in the configuration's currency) that a tenant may hold idle before it is told."""
-FREE_PER_HOUR: Final = 50
-"""Money an hour of GPUs of one model that nobody holds, before the platform team is told."""
-UNUSED_PART: Final = 0.5
 
-
-def waste(currency: str) -> Iterator[Alert]:
-    """Alerts by tenant, and on the fleet."""
+def waste(config: Config) -> Iterator[Alert]:
+    """Alerts by tenant, and on the fleet; from which amounts is configured."""
+    currency, limits = config.currency, config.alerts
     yield Alert(
         name="TenantGpusIdle",
-        expr=f"sum by (tenant) (max_over_time({IDLE_COST}[10m])) > {IDLE_PER_HOUR}",
+        expr=f"sum by (tenant) (max_over_time({IDLE_COST}[10m])) > {number(limits.idle_per_hour)}",
         for_="30m",
         severity="warning",
         audience="tenant",
@@ -30,7 +26,7 @@ def waste(currency: str) -> Iterator[Alert]:
     )
     yield Alert(
         name="FleetGpusFree",
-        expr=f"{FREE_COST} > {FREE_PER_HOUR}",
+        expr=f"{FREE_COST} > {number(limits.free_per_hour)}",
         for_="6h",
         severity="info",
         audience="platform",
@@ -42,7 +38,7 @@ def waste(currency: str) -> Iterator[Alert]:
     used = f"(sum by (tenant, reservation) ({RESERVED_USED}) or 0 * {RESERVED})"
     yield Alert(
         name="ReservationUnused",
-        expr=f"1 - avg_over_time({used}[1d:5m]) / {RESERVED} > {UNUSED_PART}",
+        expr=f"1 - avg_over_time({used}[1d:5m]) / {RESERVED} > {number(limits.reservation_unused)}",
         for_="1h",
         severity="info",
         audience="tenant",

@@ -20,6 +20,7 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 from exporter.errors import ConfigError
 from pipelines import config_faults, config_rules
 from pipelines.config_access import Access, Grant, Proxy, Token
+from pipelines.config_alerts import Alerts
 from pipelines.config_money import (
     Budget,
     Commitment,
@@ -294,6 +295,8 @@ class Config(Section):
     """The same as two times; only one of the two."""
     reclaim: tuple[ReclaimPolicy, ...] = ()
     """Rules by which idle GPUs are spoken of, beside and in place of those built in."""
+    alerts: Alerts = Alerts()
+    """From which amounts the alerts speak."""
     access: Access = Access()
     """Who may see what in the app."""
     ledger_folder: Text = Field("ledger", alias="ledger")
@@ -330,8 +333,9 @@ class Config(Section):
 
     @cached_property
     def config_hash(self) -> str:
-        """SHA-256 of what the file means for the ledger: comments, order, defaults, access and reclaim don't count."""
-        meaning = self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"access", "reclaim"})
+        """SHA-256 of what the file means for the ledger: comments, order, defaults, what books nothing don't count."""
+        aside = {"access", "alerts", "reclaim"}
+        meaning = self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=aside)
         return hashlib.sha256(json.dumps(meaning, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 

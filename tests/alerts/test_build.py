@@ -13,7 +13,7 @@ from alerts.check import check
 from alerts.links import Links
 from alerts.recording import recording
 from alerts.stock import Stock, read_stock
-from exporter.errors import SourceError, UsageError
+from exporter.errors import ConfigError, SourceError, UsageError
 from pipelines.config import load
 from pipelines.promql.recorded import RECORDED
 from tests.alerts.promtool import EXAMPLE, example
@@ -91,6 +91,19 @@ def test_links_are_added_by_code() -> None:
             assert notes["dashboard_url"].startswith("https://g.example/d/gpuledger-")
             assert notes["summary"]
             assert notes["description"].endswith((".", "?"))
+
+
+def test_from_which_amounts_alerts_speak_is_configured(tmp_path: Path) -> None:
+    path = tmp_path / "gpuledger.yaml"
+    path.write_text(EXAMPLE.read_text().replace("sources:", "alerts: {idle_per_hour: '25.50'}\nsources:"))
+    (tmp_path / "inventory.csv").write_text("node\n")
+    config = load(path)
+    bounds = {alert.name: alert.expr.rpartition(" > ")[2] for alert in every_alert(config)["waste"]}
+    assert bounds == {"TenantGpusIdle": "25.5", "FleetGpusFree": "50", "ReservationUnused": "0.5"}
+    assert config.config_hash == example().config_hash, "what alerts say books nothing"
+    path.write_text("currency: EUR\nalerts: {reservation_unused: '1'}\n")
+    with pytest.raises(ConfigError, match=r"gpuledger.yaml:2.*reservation_unused: no reservation is more than"):
+        load(path)
 
 
 def test_every_alert_names_a_board_that_is_built(repository: Path) -> None:
