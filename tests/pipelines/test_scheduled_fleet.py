@@ -206,6 +206,51 @@ class TestTenants:
         assert told["unattributed_gpu_hours"] == 2.0
 
 
+class TestPartsOfCards:
+    """Pods whose cards no exporter shows: parts of one card stand on one card."""
+
+    def pods(self, count: int, resource: str, gpus: float, *, labels: str = "", capacity: str = "") -> str:
+        times = [round((START + timedelta(minutes=m)).timestamp() * 1000) for m in range(60)]
+        told = "".join(
+            f'kube_pod_status_phase{{namespace="a",pod="p{n}",uid="u{n}",phase="Running"}} 1 {t}\n'
+            f'kube_pod_container_resource_requests{{namespace="a",pod="p{n}",uid="u{n}",container="c",node="k1",'
+            f'resource="{resource}"}} {gpus} {t}\n'
+            for n in range(count)
+            for t in times
+        )
+        ends = (times[0], times[-1])
+        told += "".join(f'kube_node_labels{{node="k1",{labels}}} 1 {t}\n' for t in ends if labels)
+        return told + "".join(f'kube_node_status_capacity{{node="k1",{capacity} {t}\n' for t in ends if capacity)
+
+    TENANT: ClassVar = [{"id": "t", "match": [{"namespace": "a"}]}]
+
+    def test_three_of_four_slices_of_one_card_for_an_hour(self, site: Site) -> None:
+        text = self.pods(
+            3, "nvidia_com_gpu", 1, labels='label_nvidia_com_gpu_replicas="4",label_nvidia_com_gpu_count="1"',
+            capacity='resource="nvidia_com_gpu"} 4',
+        )  # fmt: skip
+        told = report(site({"kube_state.prom": text}, tenants=self.TENANT, rates=[{"model": "*", "on_demand": "2.00"}]))
+        assert told["tenants"][0]["gpu_hours"]["allocated"] == 0.75
+        assert told["tenants"][0]["charges"]["usage"] == "1.50"
+        fleet = told["fleet"]
+        assert (fleet["capacity_gpu_hours"], fleet["allocated_gpu_hours"]) == (1.0, 0.75)
+
+    @pytest.mark.parametrize("capacity", ["", 'resource="nvidia_com_gpu"} 1'])
+    def test_mig_instances_are_parts_of_one_card_listed_or_not(self, site: Site, capacity: str) -> None:
+        text = self.pods(7, "nvidia_com_mig_1g_5gb", 1, capacity=capacity)
+        told = report(site({"kube_state.prom": text}, tenants=self.TENANT))
+        assert told["tenants"][0]["gpu_hours"]["allocated"] == pytest.approx(1.0, abs=1e-5)
+        assert told["fleet"]["capacity_gpu_hours"] == 1.0
+        assert all(w["gpu_hours"] == pytest.approx(1 / 7, abs=1e-5) for w in told["tenants"][0]["workloads"])
+
+    def test_what_does_not_fit_beside_the_others_is_said(self, site: Site) -> None:
+        text = self.pods(3, "nvidia_com_gpu", 1) + self.pods(3, "nvidia_com_gpucores", 40)
+        text += self.pods(0, "", 0, capacity='resource="nvidia_com_gpu"} 1')
+        told = report(site({"kube_state.prom": text}, tenants=self.TENANT))
+        assert told["tenants"][0]["gpu_hours"]["allocated"] == pytest.approx(0.8)
+        assert [f["code"] for f in told["findings"]] == ["conflicting_owner"]
+
+
 def test_a_summary_stands_for_samples_that_are_gone(site: Site) -> None:
     told = {"nodes": {"n1": {"gpu_utilization": {"0": 90.0, "1": 30.0}}}}
     note = "JS1:" + base64.b64encode(gzip.compress(json.dumps(told).encode())).decode()
