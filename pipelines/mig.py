@@ -59,6 +59,11 @@ def slices(model: str | None, profile: str | None) -> tuple[Fraction, Fraction]:
     return Fraction(min(compute, compute_total), compute_total), Fraction(memory, memory_total)
 
 
+def is_profile(name: str | None) -> bool:
+    """Return whether a name is that of a MIG profile, such as ``1g.5gb``."""
+    return _PROFILE.match(name or "") is not None
+
+
 def weight(model: str | None, profile: str | None, by: Weighting) -> Fraction:
     """Return the instance's weight before the card's sum is looked at."""
     compute, memory = slices(model, profile)

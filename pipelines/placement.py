@@ -10,6 +10,7 @@ from itertools import pairwise
 from pipelines.fleet import Device, Fleet
 from pipelines.intervals import Interval, covers_all, intersect, overlaps, subtract, union
 from pipelines.leases import Lease
+from pipelines.parts import Parts, parts_of
 from pipelines.schedulers import Demand, Record, fits, lease_of
 from pipelines.tables import Finding
 
@@ -26,8 +27,10 @@ class Placement:
     def __init__(self, fleet: Fleet, leases: Iterable[Lease], down: dict[int, list[Interval]]) -> None:
         self._fleet, self._down = fleet, down
         self._free: dict[int, list[Interval]] = {}
+        self._parts = Parts()
         self._by_node: dict[str | None, list[Device]] = {}
         self._own: dict[tuple[str | None, str | None], list[list[Interval]]] = {}
+        self._own_parts: dict[tuple[str | None, str | None], Parts] = {}
         self._own_devices: dict[tuple[str | None, str | None, int, str | None], Device] = {}
         taken: dict[int, list[Interval]] = {}
         for lease in leases:
@@ -39,6 +42,7 @@ class Placement:
                 exists = subtract(exists, laid_out)
             out = union([*taken.get(device.dev, []), *down.get(device.card, [])])
             self._free[device.dev] = subtract(exists, out)
+            self._parts.open(device.dev, self._free[device.dev])
             self._by_node.setdefault(device.node, []).append(device)
         self.findings: list[Finding] = []
 
@@ -125,6 +129,9 @@ class Placement:
 
     def _on(self, devices: list[Device], record: Record, gpus: Fraction, *, guessed: bool) -> list[Lease]:
         """Take devices that are free throughout first, then what is free for a while."""
+        parts = parts_of(record, gpus)
+        if parts is not None and not any(d.instance for d in devices):
+            return self._in_parts(devices, record, parts)
         leases: list[Lease] = []
         left = gpus
         for device in devices:
@@ -136,6 +143,25 @@ class Placement:
                 left -= share or 1
         if left > 0:
             leases += self._piecewise(devices, record, left, guessed=guessed)
+        return leases
+
+    def _in_parts(self, devices: list[Device], record: Record, parts: list[Fraction | str]) -> list[Lease]:
+        """Let pods that hold parts of cards share them, by UUID."""
+        cards = {d.dev: d.model for d in devices if d.instance is None}
+        leases = []
+        for part in parts:
+            found = self._parts.take(cards, part, record.start, record.end)
+            if found is None:
+                who = f"{record.workload} (a part of a GPU)"
+                self.findings.append(
+                    Finding("conflicting_owner", 1, "fits on no free device", who, record.start, record.end)
+                )
+                continue
+            dev, share = found
+            self._free[dev] = subtract(self._free[dev], [(record.start, record.end)])
+            leases.append(
+                lease_of(record, self._fleet.devices[dev], record.start, record.end, share=share, guessed=True)
+            )
         return leases
 
     def _piecewise(self, devices: list[Device], record: Record, gpus: Fraction, *, guessed: bool) -> list[Lease]:
@@ -166,12 +192,16 @@ class Placement:
         self, record: Record, device: Device, start: int, end: int, share: Fraction | None, *, guessed: bool
     ) -> Lease:
         self._free[device.dev] = subtract(self._free[device.dev], [(start, end)])
+        self._parts.close(device.dev, start, end)
         if share is None and self._fleet.slots_at(device.card, start):
             share = Fraction(1)  # what a scheduler gives unseen is the GPU, not one of its time slices
         return lease_of(record, device, start, end, share=share, guessed=guessed)
 
     def _on_own_capacity(self, node: str | None, record: Record, gpus: Fraction) -> list[Lease]:
         """A node that nothing else knows adds the GPUs that its jobs held: as many as were held at once."""
+        parts = parts_of(record, gpus)
+        if parts is not None:
+            return self._parts_of_own(node, record, parts)
         own = self._own.setdefault((record.cluster, node), [])
         free = [n for n, times in enumerate(own) if not overlaps(times, record.start, record.end)]
         leases = []
@@ -187,6 +217,24 @@ class Placement:
             share = left if left < 1 else None
             leases.append(lease_of(record, device, record.start, record.end, share=share))
             left -= share or 1
+        return leases
+
+    def _parts_of_own(self, node: str | None, record: Record, parts: list[Fraction | str]) -> list[Lease]:
+        """Let parts share the cards that a node must have to hold them; whole cards stand apart."""
+        places = self._own_parts.setdefault((record.cluster, node), Parts())
+        leases = []
+        for part in parts:
+            found = places.take({}, part, record.start, record.end, may_grow=True)
+            if found is None:
+                continue
+            number, share = found
+            key = (record.cluster, node, number, "part")
+            if key not in self._own_devices:
+                name = f"{node or 'unplaced'}#part{number + 1}"
+                self._own_devices[key] = self._fleet.add(cluster=record.cluster, device=name, model=None, node=node)
+            device = self._own_devices[key]
+            device.exists = union([*device.exists, (record.start, record.end)])
+            leases.append(lease_of(record, device, record.start, record.end, share=share))
         return leases
 
     def _own_device(self, node: str | None, number: int, record: Record) -> Device:
