@@ -7,7 +7,6 @@ doesn't exist.
 from __future__ import annotations
 
 import csv
-import hmac
 import io
 import json
 import os
@@ -21,11 +20,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from app.api_reference import ROOT, openapi
+from app.callers import RefusedError, reader_of
 from app.configured import configured
 from app.ledger_files import LedgerFiles, Reader
-from app.sign_in import LOCAL, Viewer, is_loopback
+from app.sign_in import Viewer
 from exporter.errors import GpuLedgerError, UsageError
-from pipelines.config import Access, Config
+from pipelines.config import Config
 from pipelines.money import plain, round_money
 
 TABLES: Final = {
@@ -37,34 +37,6 @@ TABLES: Final = {
         WHERE tenant = $tenant AND ($period IS NULL OR period = $period) ORDER BY day, model, class""",
 }
 """What can be asked of a tenant."""
-
-
-class RefusedError(UsageError):
-    """A request that isn't answered; `status` says why, as HTTP does."""
-
-    def __init__(self, status: int, message: str) -> None:
-        self.status = status
-        super().__init__(message)
-
-
-def reader_of(access: Access, headers: Mapping[str, str], environment: Mapping[str, str]) -> Viewer:
-    """Return whose token a request carries.
-
-    Raises:
-        RefusedError: nobody's.
-    """
-    if not access.tokens and access.sign_in == "none":
-        host = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")
-        # A page of another site can make a browser ask here, but not under this machine's own name.
-        if is_loopback(host.strip("[]")):
-            return LOCAL
-        raise RefusedError(403, "without access.tokens this is answered on loopback only")
-    scheme, _, given = headers.get("authorization", "").partition(" ")
-    for token in access.tokens:
-        secret = environment.get(token.token_env, "")
-        if secret and scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), secret.encode()):
-            return Viewer(token.token_env, token.role, token.tenants if token.role == "member" else None)
-    raise RefusedError(401, "send a token of access.tokens: Authorization: Bearer …")
 
 
 def periods(_request: Request, _config: Config, files: LedgerFiles, who: Viewer) -> Response:
@@ -103,16 +75,16 @@ def tenant_table(request: Request, config: Config, files: LedgerFiles, who: View
 
 def statement(request: Request, config: Config, files: LedgerFiles, who: Viewer) -> Response:
     """Answer with a closed statement, or for those who see the whole fleet with a draft."""
-    from app.statement_shelf import TYPES, statement_bytes  # noqa: PLC0415  brings the makers of PDF and Excel
+    from app.statement_files import TYPES, made  # noqa: PLC0415  brings the makers of PDF and Excel
 
     period, tenant, format_ = (request.path_params[name] for name in ("period", "tenant", "format"))
     _reader(files, who, tenant)
     if format_ not in TYPES:
         raise RefusedError(404, f"{format_}: no such format; there are {', '.join(TYPES)}")
-    content = statement_bytes(config, tenant, period, format_, draft=who.tenants is None)
-    if content is None:
+    found = made(config, tenant, period, draft=who.tenants is None)
+    if found is None:
         raise RefusedError(404, f"{period} isn't closed yet; its statement can be had once it is")
-    return Response(content, media_type=TYPES[format_])
+    return Response(found.rendered(format_), media_type=TYPES[format_])
 
 
 def reference(_request: Request) -> Response:

@@ -16,6 +16,7 @@ alt.data_transformers.disable_max_rows()
 
 HEIGHT: Final = 280
 LABELS: Final = 10
+NOW: Final = palette.SERIES[0]
 MARGIN: Final = 130
 """Pixels left of pictures that share their time axis."""
 A: Final[dict[Grain, str]] = {"hour": "an hour", "day": "a day", "month": "a month"}
@@ -70,6 +71,32 @@ def amounts(rows: pl.DataFrame, *, title: str, ink: str) -> alt.LayerChart:
     bars = base.mark_bar().encode(color=coloured)
     texts = base.mark_text(align="left", dx=4, color=ink).encode(text="text:N")
     layered: alt.LayerChart = (bars + texts).properties(height=alt.Step(28))
+    return layered
+
+
+def side_by_side(rows: pl.DataFrame, colours: dict[str, str], *, title: str, ink: str) -> alt.LayerChart:
+    """Return two bars per name, one below the other, with their amounts.
+
+    Args:
+        rows: ``name``, ``kind``, ``amount``, ``text``, ``order`` (of the kinds).
+        colours: of the kinds.
+        ink: colour of writing.
+    """
+    names = rows["name"].unique(maintain_order=True).to_list()
+    base = alt.Chart(rows).encode(
+        y=alt.Y("name:N", sort=names, title=None, axis=alt.Axis(labelLimit=220, ticks=False, domain=False)),
+        yOffset=alt.YOffset("order:O"),
+        x=alt.X("amount:Q", title=title, axis=alt.Axis(grid=True, tickCount=5, format="~s")),
+        tooltip=[
+            alt.Tooltip("name:N", title="Name"),
+            alt.Tooltip("kind:N", title="When"),
+            alt.Tooltip("text:N", title=title),
+        ],
+    )
+    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
+    bars = base.mark_bar().encode(color=alt.Color("kind:N", scale=scale, legend=None))
+    texts = base.mark_text(align="left", dx=4, color=ink, fontSize=10).encode(text="text:N")
+    layered: alt.LayerChart = (bars + texts).properties(height=alt.Step(18))
     return layered
 
 

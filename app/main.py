@@ -30,6 +30,7 @@ def main() -> None:
             st.navigation([lambda: None], position="hidden")
             sign_in.door(config.access, str(reason))
             st.stop()
+        st.session_state["viewer"] = who
         page = st.navigation(_menu(whole_fleet=who.tenants is None))
         st.session_state["scope"] = scope = chooser.choose(config, files, who)
         page.run()

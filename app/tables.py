@@ -23,6 +23,10 @@ STYLE: Final = """<style>
 .gl-mark {display: inline-block; width: 0.7rem; height: 0.7rem; border-radius: 2px; margin-right: 0.5rem}
 .gl-name {display: inline-block; max-width: min(26rem, 40vw); overflow: hidden; text-overflow: ellipsis;
   white-space: nowrap; vertical-align: bottom}
+.gl-buttons {display: flex; flex-wrap: wrap; gap: 0.5rem}
+.gl-button, .gl-button:visited {color: inherit !important; text-decoration: none !important; font-size: 0.875rem;
+  border: 1px solid rgba(128, 138, 148, 0.6); border-radius: 0.375rem; padding: 0.35rem 0.8rem}
+.gl-button:hover, .gl-button:focus-visible {border-color: currentColor}
 .gl-legend {display: flex; flex-wrap: wrap; gap: 0.25rem 1.25rem; font-size: 0.875rem}
 [data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] p {color: inherit; opacity: 0.92}
 .stMainBlockContainer {padding-top: 3.5rem}
@@ -81,6 +85,14 @@ def legend(entries: Iterable[tuple[str, str]]) -> None:
     st.html(
         '<div class="gl-legend">' + "".join(f"<span>{Cell(n, colour=c).html()}</span>" for n, c in entries) + "</div>"
     )
+
+
+def buttons(entries: Iterable[tuple[str, str]]) -> None:
+    """Draw what can be taken along, given as (text, address)."""
+    drawn = (
+        f'<a class="gl-button" href="{html.escape(href)}" download>{html.escape(text)}</a>' for text, href in entries
+    )
+    st.html(f'<div class="gl-buttons">{"".join(drawn)}</div>')
 
 
 def links(entries: Iterable[tuple[str, str]]) -> None:

@@ -3,35 +3,52 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from functools import partial
+from typing import Final
 
 import streamlit as st
 
-from app import statement_shelf, tables, words
+from app import address, downloads, statement_files, statement_shelf, tables, words
 from app.accounts import ZERO
 from app.scope import Scope
 from app.shares import CLASSES, LINES
+from app.views import statement_line, statement_tasks, whatif
 from app.views.common import link, scope_of_page
 from exporter.errors import UsageError
 from pipelines.book.document import Line, Statement
+from pipelines.book.focus.columns import VERSIONS
+
+VIEWS: Final = {"statement": "Statement", "explain": "Explain a line", "whatif": "What if"}
 
 
 def show() -> None:
     """Draw the page."""
     scope = scope_of_page()
-    if scope.tenant is None:
+    views = [v for v in VIEWS if v == "statement" or (scope.whole_fleet and (v == "whatif" or scope.tenant))]
+    view = address.segments("View", "view", views, "statement", VIEWS.__getitem__) if len(views) > 1 else "statement"
+    if view == "whatif":
+        whatif.show(scope)
+    elif scope.tenant is None:
         _all(scope)
+    elif view == "explain":
+        statement_line.show(scope, scope.tenant)
     else:
         _one(scope, scope.tenant)
 
 
+def by_month(scope: Scope) -> None:
+    """Say which month this is, where the range is another."""
+    if scope.span.name != scope.month.name:
+        st.caption(f"Statements are by month: this is {scope.month.days.label}, in which {scope.span.label} ends.")
+
+
 def _all(scope: Scope) -> None:
-    rows = scope.reader.ask(
-        "SELECT tenant, total FROM tenant_period WHERE period = $period ORDER BY total DESC, tenant",
-        {"period": scope.month.name},
+    rows = scope.ask(
+        "SELECT tenant, total FROM tenant_period WHERE period = $month ORDER BY total DESC, tenant",
+        month=scope.month.name,
     ).rows()
     total = sum((amount for _, amount in rows), ZERO)
-    st.title(f"{scope.month.days.label}: {len(rows)} statements, {words.literal(words.money(total, scope.currency))}")
+    count = "1 statement" if len(rows) == 1 else f"{len(rows)} statements"
+    st.title(f"{scope.month.days.label}: {count}, {words.literal(words.money(total, scope.currency))}")
     book = statement_shelf.closed_book(scope)
     numbers = book.numbers if book else {}
     st.markdown(
@@ -39,6 +56,7 @@ def _all(scope: Scope) -> None:
         if book
         else "The month is open: its statements are drafts until `gpuledger close` closes it."
     )
+    by_month(scope)
     tables.sums(
         ["Tenant", tables.Cell("Statement"), f"Total, {scope.currency}"],
         [
@@ -50,6 +68,24 @@ def _all(scope: Scope) -> None:
             for tenant, amount in rows
         ],
         total=("Billed", tables.Cell(""), words.amount(total, scope.currency)),
+    )
+    st.header("All of them, to take along")
+    statement_tasks.show(scope)
+    st.header("For FinOps tools")
+    _focus(scope)
+
+
+def _focus(scope: Scope) -> None:
+    """Offer the month as FOCUS, of the tenant in scope or of all."""
+    month = scope.month.name
+    st.caption("FOCUS, checked before it is handed out: what is billed in it is the statements, to the cent.")
+    tables.buttons(
+        (
+            f"FOCUS {version}, {'CSV' if format_ == 'csv' else 'Parquet'}",
+            downloads.focus_address(month, format_, version, scope.tenant),
+        )
+        for version in VERSIONS
+        for format_ in downloads.FOCUS_TYPES
     )
 
 
@@ -65,59 +101,51 @@ def _one(scope: Scope, tenant: str) -> None:
         _own_draft(scope, name)
         return
     statement = made.statement
-    st.title(
-        f"{scope.month.days.label}: {name}, {words.literal(words.money(Decimal(statement.total), scope.currency))}"
-    )
+    total = words.literal(words.money(Decimal(statement.total), statement.currency))
+    st.title(f"{scope.month.days.label}: {name}, {total}")
     st.markdown(
         f"Closed as **{words.literal(statement.number)}**."
         if statement.number
         else "A draft: the month is open, and what comes in late still changes it."
     )
-    _downloads(scope, tenant, statement)
+    by_month(scope)
+    tables.buttons(
+        (label, downloads.statement_address(tenant, scope.month.name, format_))
+        for format_, label in statement_files.NAMES.items()
+    )
     tables.sums(
-        ["Line", tables.Cell("For"), "Quantity", scope.currency],
-        [_line(line, scope) for line in statement.lines],
-        total=("Total", tables.Cell(""), "", words.amount(Decimal(statement.total), scope.currency)),
+        ["Line", tables.Cell("For"), "Quantity", statement.currency],
+        [_line(line, statement) for line in statement.lines],
+        total=("Total", tables.Cell(""), "", words.amount(Decimal(statement.total), statement.currency)),
     )
     st.header("What each line is made of")
     for line in statement.lines:
-        _parts(line, scope)
+        _parts(line, statement)
+    if scope.whole_fleet:
+        st.header("For FinOps tools")
+        _focus(scope)
 
 
-def _downloads(scope: Scope, tenant: str, statement: Statement) -> None:
-    with st.container(horizontal=True):
-        for format_ in statement_shelf.TYPES:
-            st.download_button(
-                statement_shelf.NAMES[format_],
-                data=partial(statement_shelf.content, scope, tenant, format_),
-                file_name=statement_shelf.file_name(statement, format_),
-                mime=statement_shelf.TYPES[format_],
-                icon=":material/download:",
-                on_click="ignore",
-                key=f"download-{format_}",
-            )
-
-
-def _line(line: Line, scope: Scope) -> tuple[str | tables.Cell, ...]:
+def _line(line: Line, statement: Statement) -> tuple[str | tables.Cell, ...]:
     quantity = "–" if line.quantity is None else f"{line.quantity:,.2f} {line.unit or ''}".strip()
-    amount = words.amount(Decimal(line.amount), scope.currency)
+    amount = words.amount(Decimal(line.amount), statement.currency)
     return line.description, tables.Cell(line.charge_period), quantity, amount
 
 
-def _parts(line: Line, scope: Scope) -> None:
+def _parts(line: Line, statement: Statement) -> None:
     if not line.parts:
         return
-    amount = words.literal(words.amount(Decimal(line.amount), scope.currency))
+    amount = words.literal(words.amount(Decimal(line.amount), statement.currency))
     with st.expander(f"{words.literal(line.description)}: {amount}"):
         tables.sums(
-            ["Part", tables.Cell("Class"), "Quantity", "Rate", scope.currency],
+            ["Part", tables.Cell("Class"), "Quantity", "Rate", statement.currency],
             [
                 (
                     part.description,
                     tables.Cell(CLASSES.get(part.class_ or "", part.class_ or "–")),
                     "–" if part.quantity is None else f"{part.quantity:,.2f}",
                     part.rate or "–",
-                    words.amount(Decimal(part.amount), scope.currency),
+                    words.amount(Decimal(part.amount), statement.currency),
                 )
                 for part in line.parts
             ],
@@ -139,6 +167,7 @@ def _own_draft(scope: Scope, name: str) -> None:
     total = words.money(sum(rows.values(), ZERO), scope.currency)
     st.title(f"{scope.month.days.label}: {name}, {words.literal(total)}")
     st.markdown("The month is open: the statement can be downloaded once it is closed. So far:")
+    by_month(scope)
     tables.sums(
         ["Line", scope.currency],
         [(label, words.amount(rows[key], scope.currency)) for key, label in LINES.items() if key in rows],

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import io
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
 import pytest
-from starlette.applications import Starlette
 
 from app import api
 from app.api_reference import ROOT
 from pipelines.config import load
 from pipelines.operations import report, run_once
+from tests.app.asgi import Client
 from tests.app.conftest import HOSTILE, write
 from tests.app.test_ledger_files import files_open
 
@@ -25,24 +23,6 @@ TOKENS: Final = [
     {"token_env": "VISION_TOKEN", "tenants": ["vision"]},
     {"token_env": "UNSET_TOKEN", "role": "operator"},
 ]
-
-
-class Client:
-    """Asks the API as the server would."""
-
-    def __init__(self, host: str = "http://127.0.0.1:8501") -> None:
-        self.host = host
-
-    def request(self, method: str, path: str, headers: Any = None) -> httpx.Response:
-        async def ask() -> httpx.Response:
-            transport = httpx.ASGITransport(Starlette(routes=api.ROUTES))
-            async with httpx.AsyncClient(transport=transport, base_url=self.host) as client:
-                return await client.request(method, path, headers=headers)
-
-        return asyncio.run(ask())
-
-    def get(self, path: str, headers: Any = None) -> httpx.Response:
-        return self.request("GET", path, headers)
 
 
 @pytest.fixture(scope="module")
