@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "import": "load files into the ledger",
     "replay": "report on a folder of recordings, in a throw-away ledger",
     "report": "report from the configured ledger",
+    "job": "one job: use of each GPU, memory, energy, cost, waste, and why",
     "idle": "idle capacity by cause and owner, and what to reclaim first",
     "statement": "one tenant's statement as PDF, Excel, CSV or JSON",
     "explain": "walk from a statement's line to its leases, hours, coverage and rates",

@@ -1,0 +1,1 @@
+"""One job's report: what it held, how it used it, what that cost and wasted, why, and what to try first."""
