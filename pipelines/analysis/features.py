@@ -10,22 +10,23 @@ from typing import Final
 
 import polars as pl
 
-from pipelines.analysis.models import NVLINK, SM_CLOCK
+from pipelines.analysis.models import NVLINK, SM_CLOCK, SMALLER
 from pipelines.analysis.patterns import patterns
 from pipelines.analysis.readings import DEVICE, Readings
 from pipelines.analysis.signatures import THRESHOLDS
+from pipelines.analysis.tables import FEATURES
 from pipelines.instants import HOUR_MS
 
 SLOT_MS: Final = 300_000
 """Idleness is decided over slots of five minutes; an episode is two or more in a row."""
+
+_DIGITS: Final = 6  # sums of floats differ in their last digits with the order in which they were added
 
 _MEANS: Final = (
     "engine", "sm", "tensor", "dram", "fp64", "fp32", "copy", "receive", "transmit", "nvlink", "power_part",
 )  # fmt: skip
 _WHILE_BUSY: Final = ("clock_part", "power_throttle", "thermal_throttle")
 _PEAKS: Final = ("memory_part", "temperature")
-_PEERS: Final = 3  # devices of which one can differ from the others
-_NOISE: Final = 0.015  # between equal devices: below that a difference means nothing
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Featured:
     Attributes:
         windows: ``work``, ``hour``, ``model``, ``devices``, ``observed_ms``, ``idle_ms``, ``interval_ms``, ``suspect``
             (dev) and the FEATURES of WINDOW.
-        rows: ``row``, ``ms`` and ``loss`` (ms × (1 − busy)) of what was sampled of it; ``idle_ms`` and ``idle_loss`` of
+        rows: ``row``, ``ms`` and ``loss`` (ms × millionths not busy) of what was sampled of it; ``idle_ms`` and ``idle_loss`` of
             that in idle episodes.
     """
 
@@ -47,8 +48,9 @@ def features(found: Readings, held: pl.DataFrame) -> Featured:
     """Return the features of what was held.
 
     Args:
-        held: allocated usage: ``row``, ``work`` (number of the workload), DEVICE, ``model``, ``start``, ``end``,
-            ``hour`` (ms). It may reach a slot beyond the hours wanted, so that episodes are seen whole.
+        held: allocated usage: ``row``, ``work`` (number of the workload), DEVICE, ``model``, ``profile``, ``part`` (of
+            the card), ``start``, ``end``, ``hour`` (ms). It may reach a slot beyond the hours wanted, so that
+            episodes are seen whole.
     """
     timed = _timed(found, held)
     slots = _with_idle(_slots(timed))
@@ -102,7 +104,8 @@ def _slots(timed: pl.DataFrame) -> pl.DataFrame:
         (pl.col("activity") * pl.col("ms")).sum(),
         activity_squares=(pl.col("activity") ** 2 * pl.col("ms")).sum(),
         activity_ms=pl.when(pl.col("activity").is_not_null()).then("ms").sum(),
-        loss=((1 - pl.col("engine")) * pl.col("ms")).sum(),
+        # Whole millionths: the sum is the same in any order.
+        loss=(((1 - pl.col("engine")) * 1e6).round().cast(pl.Int64) * pl.col("ms")).sum(),
     )
 
 
@@ -175,9 +178,9 @@ def _outliers(devices: pl.DataFrame) -> pl.DataFrame:
     found = []
     for name in ("sm", "engine"):
         off = pl.col(name) - pl.col(name).median().over(key)
-        scale = (1.4826 * off.abs().median().over(key)).clip(lower_bound=_NOISE)
+        scale = (1.4826 * off.abs().median().over(key)).clip(lower_bound=THRESHOLDS["rank_noise"].value)
         found.append(
-            devices.filter(pl.len().over(key) >= _PEERS)
+            devices.filter(pl.len().over(key) >= THRESHOLDS["peers"].value)
             .select(*key, "dev", gap=off, behind=(off.abs() / scale))
             .drop_nulls()
         )
@@ -186,9 +189,13 @@ def _outliers(devices: pl.DataFrame) -> pl.DataFrame:
 
 
 def _models(held: pl.DataFrame) -> pl.DataFrame:
+    """Return the model of each window, what its links can do, and whether a smaller part of a card could be had."""
+    whole = (pl.col("part") == 1) | pl.col("instance").is_not_null()
+    smallest = pl.col("profile").str.starts_with("1g").fill_null(value=False)
+    smaller = SMALLER.of(pl.col("model")).fill_null(0.0) * whole * ~smallest
     return (
         held.group_by("work", "hour")
-        .agg(pl.col("model").drop_nulls().first())
+        .agg(pl.col("model").drop_nulls().first(), smaller=smaller.min())
         .with_columns(link_peak=NVLINK.of(pl.col("model")))
     )
 
@@ -196,7 +203,7 @@ def _models(held: pl.DataFrame) -> pl.DataFrame:
 def _completed(windows: pl.DataFrame) -> pl.DataFrame:
     """Add ratios of features, and what is known of windows whose activity hardly changes or that have no peers."""
     even = pl.col("swing") < THRESHOLDS["restless"].value
-    few = pl.col("ranks") < _PEERS
+    few = pl.col("ranks") < THRESHOLDS["peers"].value
     both = pl.col("receive").is_not_null() & pl.col("transmit").is_not_null()
     busier = pl.max_horizontal("receive", "transmit")
     return windows.with_columns(
@@ -208,7 +215,7 @@ def _completed(windows: pl.DataFrame) -> pl.DataFrame:
         # One direction alone says how much is copied at least.
         pcie=pl.when(both | (busier >= THRESHOLDS["copies"].value)).then(busier),
         pcie_both=pl.when(both).then(pl.min_horizontal("receive", "transmit")),
-    )
+    ).with_columns(pl.col(list(FEATURES)).round_sig_figs(_DIGITS))
 
 
 def _restless(timed: pl.DataFrame, working: pl.DataFrame, devices: pl.DataFrame) -> pl.DataFrame:

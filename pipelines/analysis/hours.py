@@ -54,7 +54,10 @@ def _held(usage: pl.DataFrame, leases: pl.DataFrame, hours: Collection[int]) -> 
         usage.filter(pl.col("state") == "allocated")
         .with_columns(hour=pl.col("start") // HOUR_MS * HOUR_MS)
         .filter(pl.col("hour").is_in(reach.implode()))
-        .select("lease", "cluster", "device", "instance", "model", "start", "end", "hour")
+        .select(
+            *("lease", "cluster", "device", "instance", "model", "profile", "start", "end", "hour"),
+            part=pl.col("weight_num") / pl.col("weight_den"),
+        )
         .join(known, on="lease")
         .sort("lease", "device", "instance", "start")
         .with_row_index("row")

@@ -43,6 +43,13 @@ NVLINK: Final = Peaks(
 )
 """Bytes/s in one direction: half of what NVIDIA's data sheets give for both."""
 
+_DIVISIBLE: Final = (
+    *("A100", "A30", "A800", "B200", "B300", "H100", "H20", "H800", "RTX PRO 6000"),  # H200 and GB200 among them
+    *("A40", "A6000", "L40", "RTX 6000", "V100"),
+)
+SMALLER: Final = Peaks(tuple((part, 1.0) for part in _DIVISIBLE))
+"""1 where the model can be cut by MIG, or a card of half its memory is sold beside it."""
+
 SM_CLOCK: Final = Peaks(
     (
         ("H200", 1.98e9),

@@ -9,8 +9,6 @@ import polars as pl
 from pipelines.analysis.signatures import THRESHOLDS
 
 WINDOW_KEY: Final = ("work", "hour")
-_USUAL: Final = 0.9  # quantile of the activity that counts as usual
-_LOW: Final = 0.4  # of the usual
 
 
 def patterns(readings: pl.DataFrame) -> pl.DataFrame:
@@ -22,9 +20,9 @@ def patterns(readings: pl.DataFrame) -> pl.DataFrame:
     Returns:
         ``low``, ``low_engine``, ``stalls``, ``stalled``, ``written``, ``together``: as FEATURES says.
     """
-    usual = pl.col("activity").quantile(_USUAL).over(*WINDOW_KEY, "dev")
+    usual = pl.col("activity").quantile(THRESHOLDS["usual"].value).over(*WINDOW_KEY, "dev")
     marked = readings.filter(pl.col("activity").is_not_null()).with_columns(
-        low=pl.col("activity") < _LOW * usual,
+        low=pl.col("activity") < THRESHOLDS["far_below"].value * usual,
         bucket=pl.col("t") // pl.col("interval").max().over(WINDOW_KEY),
     )
     lows = marked.group_by(WINDOW_KEY).agg(
@@ -54,11 +52,13 @@ def _stalls(buckets: pl.DataFrame) -> pl.DataFrame:
     begins = pl.col("low") & ~(same & pl.col("low").shift(1).fill_null(value=False))
     # The copy may fall into the interval in which the stall begins, or into the one before.
     around = pl.max_horizontal("transmit", pl.when(same).then(pl.col("transmit").shift(1)))
+    usual = pl.col("transmit").median().over(WINDOW_KEY)
+    burst = pl.max_horizontal(usual * THRESHOLDS["burst"].value, pl.lit(THRESHOLDS["checkpoint_copy"].value))
     stalls = (
-        buckets.with_columns(stall=begins.cum_sum(), around=around)
+        buckets.with_columns(stall=begins.cum_sum(), copied=around >= burst)
         .filter("low")
         .group_by(*WINDOW_KEY, "stall")
-        .agg(pl.col("ms").sum(), copied=pl.col("around").first() > THRESHOLDS["checkpoint_copy"].value)
+        .agg(pl.col("ms").sum(), pl.col("copied").first())
     )
     seen = buckets.group_by(WINDOW_KEY).agg(seen=pl.col("ms").sum())
     return (

@@ -12,6 +12,7 @@ DCGM: Final = "NVIDIA DCGM user guide, profiling metrics"
 NVML: Final = "NVML reference, clocks event reasons"
 LISTED: Final = "signatures in use at large sites, for means over 5 to 15 minutes (collected 2026-11)"
 CHOSEN: Final = "chosen on simulated jobs of the families that thresholds may see"
+MOVED: Final = "signatures in use say {}; moved on the same simulated jobs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,30 +41,41 @@ THRESHOLDS: Final[dict[str, Threshold]] = {
         3.5, "", "robust z of a rank that is no chance", "Iglewicz and Hoaglin 1993, modified z-score"
     ),
     "rank_gap": Threshold(0.06, "", "difference of activity below which ranks are alike", CHOSEN),
+    "peers": Threshold(3, "", "devices of which one can differ from the others", "a median needs three"),
+    "rank_noise": Threshold(0.015, "", "deviation between equal ranks: the scale of the robust z is no less", CHOSEN),
     "persistent": Threshold(0.5, "", "share of a straggler's windows that name the same device", CHOSEN),
     "restless": Threshold(0.06, "", "standard deviation of activity from which its shape is looked at", CHOSEN),
+    "usual": Threshold(0.9, "", "quantile of a device's activity in an hour that counts as its usual one", CHOSEN),
+    "far_below": Threshold(0.4, "", "activity, of the usual, that counts as low", CHOSEN),
     "swinging": Threshold(0.12, "", "standard deviation of a device that works by turns", CHOSEN),
     "often_low": Threshold(0.1, "", "share of time far below the usual that matters", CHOSEN),
     "low_in_turns": Threshold(0.08, "", "share of time far below the usual, of a stage that waits in turn", CHOSEN),
-    "stalled": Threshold(0.05, "", "share of time in stalls of all devices that matters", LISTED),
+    "stalled": Threshold(0.05, "", "share of time in stalls of all devices that matters", CHOSEN),
     "stalls_by_turns": Threshold(3, "", "stalls in a window that make a saw-tooth", CHOSEN),
     "waits_inside": Threshold(0.5, "", "engine activity while low: above it a kernel waits, below it none runs", DCGM),
     "in_step": Threshold(0.7, "", "common part of the devices' swing from which they stand still together", CHOSEN),
     "checkpoint_copy": Threshold(50e6, "bytes/s", "copies to the host at the beginning of a stall", CHOSEN),
+    "burst": Threshold(3, "", "such a copy, of the window's usual traffic to the host", CHOSEN),
     "written": Threshold(0.5, "", "share of stalls with such a copy that makes them checkpoints", CHOSEN),
-    "kernels_always": Threshold(0.72, "", "engine activity of a loop whose host keeps up", DCGM),
-    "kernels_wait": Threshold(0.72, "", "engine activity below which kernels wait for something outside", DCGM),
+    "kernels_always": Threshold(0.72, "", "engine activity of a loop whose host keeps up", CHOSEN),
+    "kernels_wait": Threshold(0.72, "", "engine activity below which kernels wait for something outside", CHOSEN),
     "copies": Threshold(1e9, "bytes/s", "PCIe traffic of a loop that waits for copies", LISTED),
-    "sm_for_copies": Threshold(0.55, "", "SM activity above which copies don't limit", LISTED),
-    "sm_busy": Threshold(0.55, "", "SM activity that says that the card works: 0.8 is wanted, 0.5 is too little", DCGM),
+    "sm_for_copies": Threshold(0.55, "", "SM activity above which copies don't limit", MOVED.format("0.3")),
+    "sm_busy": Threshold(
+        0.55,
+        "",
+        "SM activity that says that the card works: 0.8 is wanted, 0.5 is too little",
+        MOVED.format("0.6 to 0.8"),
+    ),
     "sm_free": Threshold(0.62, "", "SM activity below which a kernel that runs all the time leaves SMs free", CHOSEN),
-    "sm_at_work": Threshold(0.45, "", "SM activity from which unused tensor cores matter", LISTED),
+    "sm_at_work": Threshold(0.45, "", "SM activity from which unused tensor cores matter", MOVED.format("0.5")),
     "link": Threshold(0.1, "", "NVLink traffic, of what the links can do, of exposed communication", CHOSEN),
     "network": Threshold(
         2e9, "bytes/s", "traffic over PCIe in both directions at once, of cards that exchange", CHOSEN
     ),
+    "tensor_beside_link": Threshold(0.2, "", "tensor activity, of the SM activity, of kernels that move data", LISTED),
     "dram_busy": Threshold(
-        0.45, "", "DRAM activity of kernels that wait for memory; 0.8 is the most in practice", LISTED
+        0.45, "", "DRAM activity of kernels that wait for memory; 0.8 is the most in practice", MOVED.format("0.5")
     ),
     "tensor_side": Threshold(0.25, "", "tensor activity, of the SM activity, of kernels that do little else", CHOSEN),
     "tensor_none": Threshold(0.02, "", "tensor activity of a program that has mixed precision off", LISTED),
@@ -75,6 +87,9 @@ THRESHOLDS: Final[dict[str, Threshold]] = {
     ),
     "fp64_none": Threshold(0.05, "", "FP64 activity of a program that needs no double precision", CHOSEN),
     "fp32_used": Threshold(0.12, "", "FP32 activity of a program that computes in FP32", CHOSEN),
+    "exists": Threshold(
+        0.5, "", "a smaller slice or card exists, and this is none of the smallest", "NVIDIA MIG user guide"
+    ),
     "half_memory": Threshold(0.5, "", "peak memory that fits half a card", LISTED),
     "half_sm": Threshold(0.45, "", "SM activity over five minutes, at its peak, that half a card can do", CHOSEN),
 }
@@ -207,7 +222,7 @@ SIGNATURES: Final[tuple[Signature, ...]] = (
                 )
             ),
             Condition("engine", ">=", "kernels_always"),
-            Condition("sm", "<", "sm_free"),
+            Either((Condition("sm", "<", "sm_free"), Condition("tensor_part", "<", "tensor_beside_link"))),
             Either((Condition("dram", "<", "dram_busy"), Condition("copy", "<", "dram_busy"))),
         ),
         DCGM + ": a collective's kernel holds the engine and few SMs",
@@ -251,6 +266,7 @@ SIGNATURES: Final[tuple[Signature, ...]] = (
     Signature(
         "overprovisioned",
         (
+            Condition("smaller", ">=", "exists"),
             Condition("memory_peak", "<", "half_memory", telling=True),
             Condition("engine", ">=", "idle_activity"),
             Condition("sm_peak", "<", "half_sm"),

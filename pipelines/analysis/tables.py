@@ -34,6 +34,7 @@ FEATURES: Final[dict[str, str]] = {
     "power_throttle": "share of time with a power cap or brake among the throttle reasons",
     "thermal_throttle": "share of time with a thermal slowdown among them",
     "temperature_peak": "highest temperature, °C",
+    "smaller": "1 where a smaller slice or card exists, and all of it is one workload's",
     "memory_peak": "most memory used, of the card's",
     "sm_peak": "highest SM activity over five minutes",
     # Shapes over time.
