@@ -16,8 +16,8 @@ class ReclaimPolicy(Section):
 
     name: Text
     """Its name; that of a built-in policy takes its place."""
-    action: Literal["mail", "warn", "cancel", "off"] = "mail"
-    """What the site does about it; GPULedger only says it. `off`: nothing, and the policy is left out."""
+    action: Literal["mail", "warn", "cancel", "none"] = "mail"
+    """What the site does about it; GPULedger only says it. `none`: nothing, and the policy is left out."""
     counts: Literal["idle_gpus", "idle_now", "all_gpus"] = "idle_gpus"
     """GPU-hours of a workload's idle GPUs alone, all of its GPUs idle at this moment, or its mean over all GPUs."""
     busy_at_most: Amount = Decimal("0.005")

@@ -80,7 +80,7 @@ class Hit:
 def policies(config: Config) -> list[ReclaimPolicy]:
     """Return the policies that hold: those built in, and the configuration's own in their place or beside them."""
     named = {policy.name: policy for policy in (*BUILT_IN, *config.reclaim)}
-    return [policy for policy in named.values() if policy.action != "off"]
+    return [policy for policy in named.values() if policy.action != "none"]
 
 
 def hits(

@@ -44,7 +44,7 @@ def test_who_has_worked_again_is_not_idle_now(tmp_path: Path) -> None:
 def test_zero_utilisation_gpu_hours_count_idle_gpus_alone(tmp_path: Path) -> None:
     rule = {"name": "zero-gpu-hours", "gpu_hours": "3", "busy_at_most": "0.005"}
     series = [seen("GPU-0", (0, 120), "astro/a", **QUIET), seen("GPU-1", (0, 120), "astro/a", **BUSY)]
-    others = [{"name": f"idle-{n}", "action": "off"} for n in ("1h", "1h45", "2h")]
+    others = [{"name": f"idle-{n}", "action": "none"} for n in ("1h", "1h45", "2h")]
     assert said(series, tmp_path, reclaim=[rule, *others]) == []
     two = [*series, seen("GPU-2", (0, 120), "astro/a", **QUIET)]
     assert said(two, tmp_path, reclaim=[rule, *others]) == [("zero-gpu-hours", "astro/a")]
