@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from exporter.errors import LedgerError, UsageError, WorkError
 from pipelines.booking import Booking, Conflict, Place, active_over, conflicts, given
 from pipelines.config import Config
-from pipelines.facts import BOOKING, LIMIT
+from pipelines.facts import ACCEPTANCE, BOOKING, LIMIT
 from pipelines.fleet_state import CARD
 from pipelines.health import DEVICE_STATE, OUT
 from pipelines.instants import from_ms, to_ms
@@ -109,6 +109,20 @@ class LimitNow(BaseModel):
     used: float | None
 
 
+class TestResult(BaseModel):
+    """The newest result of an acceptance test on a node or device."""
+
+    cluster: str | None
+    node: str | None
+    device: str | None
+    test: str
+    outcome: str
+    value: float | None
+    unit: str | None
+    detail: str | None
+    at: datetime
+
+
 class Availability(BaseModel):
     """The answer of `gpuledger availability`."""
 
@@ -119,6 +133,7 @@ class Availability(BaseModel):
     windows: list[FreeWindow]
     trouble: list[Trouble]
     limits: list[LimitNow]
+    tests: list[TestResult]
 
     def to_json(self) -> str:
         """The answer for scripts."""
@@ -149,6 +164,7 @@ def availability(metered: Metered, config: Config, as_of: datetime, *, ahead: ti
         reservations=[_promise(b, wrong) for b in bookings if b.source != "maintenance"],
         windows=_windows(bookings, capacity),
         trouble=_trouble(metered, metered.span[1]),
+        tests=_tests(metered),
         limits=[
             LimitNow(**row) for row in _table(metered, "quota_limit", LIMIT).drop("observed").iter_rows(named=True)
         ],
@@ -324,6 +340,18 @@ def _trouble(metered: Metered, last: int) -> list[Trouble]:
         )
         for row in states.iter_rows(named=True)
     ]  # fmt: skip
+
+
+def _tests(metered: Metered) -> list[TestResult]:
+    """Return the newest result of each test, what failed first."""
+    rank = pl.col("outcome").replace_strict({"fail": 0, "warn": 1, "pass": 2, "skip": 3}, default=4)
+    newest = (
+        _table(metered, "acceptance", ACCEPTANCE)
+        .sort("at")
+        .unique(["cluster", "node", "device", "test"], keep="last", maintain_order=True)
+        .sort(rank, "node", "device", "test")
+    )
+    return [TestResult(**row) for row in newest.drop("source").iter_rows(named=True)]
 
 
 def _table(metered: Metered, name: str, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:

@@ -115,6 +115,13 @@ def _lines(found: Availability) -> list[str]:
             "trouble",
             *align([["node", "device", "state", "since", "reason"], [], *rows], left=(0, 1, 2, 3, 4)),
         ]
+    failed = [test for test in found.tests if test.outcome in ("fail", "warn")]
+    if failed:
+        rows = [
+            [one_line(t.node or "n/a"), one_line(t.device or ""), one_line(t.test), t.outcome, one_line(t.detail or "")]
+            for t in failed
+        ]
+        lines += ["", "tests", *align([["node", "device", "test", "outcome", "detail"], [], *rows], left=range(5))]
     return lines
 
 

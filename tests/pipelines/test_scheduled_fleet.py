@@ -330,3 +330,24 @@ class TestAvailability:
         found = free(site({**self.FILES, "slurm_state.txt": self.FILES["slurm_state.txt"] + qos}))
         assert {(t.node, t.state, t.reason) for t in found.trouble} == {("n3", "down", "x")}
         assert [(limit.name, limit.gpus) for limit in found.limits] == [("big", 64.0)]
+
+    def test_the_newest_result_of_each_acceptance_test_is_shown_what_failed_first(self, tmp_path: Path) -> None:
+        def diag(memory: str, pcie: str) -> str:
+            tests = [
+                {"name": name, "results": [{"gpu_id": "0", "status": told}]}
+                for name, told in (("Memory", memory), ("PCIe", pcie))
+            ]
+            return json.dumps({"DCGM GPU Diagnostic": {"test_categories": [{"tests": tests}]}})
+
+        for name, text in (
+            ("sacct.txt", self.FILES["sacct.txt"]),
+            ("a.json", diag("FAIL", "PASS")),
+            ("b.json", diag("PASS", "FAIL")),
+        ):
+            (tmp_path / name).write_text(text)
+        sources: list[dict[str, str]] = [{"sacct": "sacct.txt", "cluster": "hpc"}]
+        for name, day in (("a.json", "2026-09-01"), ("b.json", "2026-10-01")):
+            sources.append({"acceptance": name, "cluster": "hpc", "node": "n1", "at": day})
+        config = {"currency": "USD", "sources": sources, "rates": [{"model": "*", "on_demand": "1.00"}]}
+        (tmp_path / "gpuledger.yaml").write_text(json.dumps(config))
+        assert [(t.test, t.outcome) for t in free(tmp_path).tests] == [("PCIe", "fail"), ("Memory", "pass")]
