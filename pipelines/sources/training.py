@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from exporter.training_metrics import TRAINING_METRICS
@@ -14,7 +15,11 @@ from pipelines.facts import TRAINING
 from pipelines.sources.tally import Tally
 from pipelines.sources.wide import FOREIGN, Observations
 
-_KEYS: Final = {metric.name: metric.key for metric in TRAINING_METRICS}
+if TYPE_CHECKING:
+    from pipelines.sources.prometheus.answer import Answer
+
+TRAININGS: Final = {metric.name: metric.key for metric in TRAINING_METRICS}
+"""Keys of `TRAINING_METRICS` by exposed name."""
 _OWN: Final = 1 << 30
 """Series from this number on are a training's; those of devices stay below."""
 _LABELS: Final = {
@@ -25,6 +30,9 @@ _LABELS: Final = {
 }
 _HOUR: Final = "1h"
 
+Who = tuple[str | None, ...]
+"""The job and the values of `_LABELS`."""
+
 
 class TextObservations(Observations):
     """Observations of a text that may hold both: device series as ever, and those of trainings apart from them."""
@@ -33,22 +41,21 @@ class TextObservations(Observations):
         super().__init__(tally, cluster)
         self._tally_of_jobs = tally
         self._cluster = cluster
-        self._trainings: list[tuple[str, tuple[str | None, ...]]] = []
+        self._trainings: list[tuple[str, Who]] = []
 
     def known(self, name: str) -> bool:
         """Whether series of this name are to be read at all."""
-        return name in _KEYS or super().known(name)
+        return name in TRAININGS or super().known(name)
 
     def series_of(self, name: str, labels: Mapping[str, str]) -> int:
         """The number of a series, ``FOREIGN`` or ``NO_DEVICE``."""
-        key = _KEYS.get(name)
+        key = TRAININGS.get(name)
         if key is None:
             return super().series_of(name, labels)
-        job = _job(labels)
-        if job is None:
-            self._tally_of_jobs.add("series of a training that names neither its job nor its pod")
+        who = _who(labels, self._tally_of_jobs)
+        if who is None:
             return FOREIGN
-        self._trainings.append((key, (job, *(_first(labels, *names) for names in _LABELS.values()))))
+        self._trainings.append((key, who))
         return _OWN + len(self._trainings) - 1
 
     def take_trainings(self) -> pl.DataFrame:
@@ -58,17 +65,10 @@ class TextObservations(Observations):
         if not len(own):
             return pl.DataFrame(schema=TRAINING)
         which = (series[own] - _OWN).tolist()
-        who = [self._trainings[n][1] for n in which]
-        rows = pl.DataFrame(
-            {
-                "at": np.frombuffer(self.times, np.int64)[own],
-                "value": np.frombuffer(self.values, np.float64)[own],
-                "key": [self._trainings[n][0] for n in which],
-                **{
-                    column: pl.Series([labels[i] for labels in who], dtype=pl.String)
-                    for i, column in enumerate(("labelled_as", *_LABELS))
-                },
-            }
+        rows = _rows(
+            np.frombuffer(self.times, np.int64)[own],
+            np.frombuffer(self.values, np.float64)[own],
+            [self._trainings[n] for n in which],
         )
         rest = np.flatnonzero(series < _OWN)
         del series  # an array can't go while a view of it lives
@@ -76,6 +76,20 @@ class TextObservations(Observations):
         self.series = array("i", np.array(self.series)[rest].tobytes())
         self.values = array("d", np.array(self.values)[rest].tobytes())
         return progress(rows, self._cluster)
+
+
+def training_facts(answers: Iterable[tuple[str, Answer]], cluster: str, tally: Tally) -> dict[str, pl.DataFrame]:
+    """Return what a server's answers for metrics of `TRAININGS` say, as ``facts.TRAINING`` where they say anything."""
+    tables = []
+    for name, answer in answers:
+        ends = np.cumsum(answer.counts)
+        for labels, end, count in zip(answer.labels, ends, answer.counts, strict=True):
+            who = _who(labels, tally)
+            if who is not None:
+                part = slice(int(end - count), int(end))
+                tables.append(_rows(answer.times[part], answer.values[part], [(TRAININGS[name], who)] * int(count)))
+    told = progress(pl.concat(tables), cluster) if tables else pl.DataFrame(schema=TRAINING)
+    return {"training": told} if told.height else {}
 
 
 def progress(rows: pl.DataFrame, cluster: str) -> pl.DataFrame:
@@ -105,6 +119,29 @@ def progress(rows: pl.DataFrame, cluster: str) -> pl.DataFrame:
         at=pl.from_epoch("at", "ms").dt.replace_time_zone("UTC"),
     )
     return told.select(pl.col(c).cast(t) for c, t in TRAINING.items()).sort("labelled_as", "rank", "at")
+
+
+def _who(labels: Mapping[str, str], tally: Tally) -> Who | None:
+    job = _job(labels)
+    if job is None:
+        tally.add("series of a training that names neither its job nor its pod")
+        return None
+    return (job, *(_first(labels, *names) for names in _LABELS.values()))
+
+
+def _rows(times: npt.NDArray[np.int64], values: npt.NDArray[np.float64], series: list[tuple[str, Who]]) -> pl.DataFrame:
+    """Return single values as `progress` takes them; `series` of each."""
+    return pl.DataFrame(
+        {
+            "at": pl.Series(times, dtype=pl.Int64),
+            "value": pl.Series(values, dtype=pl.Float64),
+            "key": pl.Series([key for key, _ in series], dtype=pl.String),
+            **{
+                column: pl.Series([who[i] for _, who in series], dtype=pl.String)
+                for i, column in enumerate(("labelled_as", *_LABELS))
+            },
+        }
+    )
 
 
 def _job(labels: Mapping[str, str]) -> str | None:

@@ -6,17 +6,21 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import httpx
 import polars as pl
 import pytest
 
 from exporter.training_metrics import TRAINING_METRICS
 from gpuledger.training import StepMeter
 from pipelines.analysis.tables import WINDOW, Analysis
+from pipelines.config import Source
 from pipelines.facts import TRAINING
 from pipelines.instants import HOUR_MS
 from pipelines.sources.exposition import read_exposition
+from pipelines.sources.prometheus import read_prometheus
 from pipelines.tables import RECORD
 from pipelines.training import PROGRESS, overruled, progress, progress_of
+from tests.pipelines.sources.prometheus_double import URL, Server, matrix
 
 HOUR = 1_772_442_000_000  # 2026-03-02T09:00:00Z
 NO_RECORDS = pl.DataFrame(schema=RECORD)
@@ -92,6 +96,29 @@ def test_device_samples_beside_them_are_read_as_ever(tmp_path: Path) -> None:
     batch = read_exposition(path, cluster="hpc")
     assert batch.samples["gpu_util_ratio"].to_list() == [0.1, 0.2]
     assert batch.facts["training"]["steps"].to_list() == [7]
+
+
+def test_a_prometheus_that_scrapes_them_is_read() -> None:
+    hour = HOUR / 1000
+    labels = {"exported_namespace": "nlp", "exported_pod": "t-0", "rank": "1", "run": "bert", "job": "trainings"}
+    totals = {
+        "gpuledger_training_steps_total": [(hour + 60, "10"), (hour + 1800, "50"), (hour + 3660, "90")],
+        "gpuledger_training_start_time_seconds": [(hour + t, str(hour)) for t in (60, 1800, 3660)],
+    }
+    gpu = ({"__name__": "DCGM_FI_DEV_GPU_UTIL", "UUID": "GPU-a"}, [(hour + 60, "40")])
+
+    def query(request: httpx.Request) -> httpx.Response:
+        name = request.url.params["query"].partition("[")[0]
+        return matrix((labels, totals[name])) if name in totals else matrix(gpu)
+
+    server = Server([*totals, "DCGM_FI_DEV_GPU_UTIL", "up"], query=query)
+    window = (datetime(2026, 3, 2, 9, tzinfo=UTC), datetime(2026, 3, 2, 12, tzinfo=UTC))
+    batch = read_prometheus(Source(prometheus=URL, cluster="hpc"), window, api=server.api())
+    assert batch.samples["gpu_util_ratio"].to_list() == [0.4]
+    assert batch.facts["training"].select("labelled_as", "rank", "steps").rows() == [
+        ("nlp/t-0", "1", 50), ("nlp/t-0", "1", 90),
+    ]  # fmt: skip
+    assert progress(batch.facts["training"], NO_RECORDS)["steps"].to_list() == [50, 40]
 
 
 def test_the_meters_own_textfile_is_read(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import polars as pl
 
 from exporter.catalog import resolve
+from pipelines.facts import joined
 from pipelines.sources.identities import Identities
 from pipelines.sources.identity import INFO_SERIES
 from pipelines.sources.prometheus.answer import Answer, Question
@@ -20,6 +21,7 @@ from pipelines.sources.prometheus.query_api import PrometheusApi
 from pipelines.sources.prometheus.server import Server, Ways, faster_ways
 from pipelines.sources.prometheus.span import stored_span
 from pipelines.sources.tally import Tally
+from pipelines.sources.training import TRAININGS, training_facts
 from pipelines.tables import SAMPLE_LABELS, Batch, Finding
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ def read_prometheus(
     return Batch(
         samples=pl.concat(tables, how="diagonal") if tables else pl.DataFrame(schema=SAMPLE_LABELS),
         findings=[Finding(code, count, detail) for (code, detail), count in counts.items()],
+        facts=joined(batch.facts for batch in batches),
     )
 
 
@@ -86,8 +89,8 @@ def read_windows(
 
 
 def readable(names: Sequence[str]) -> list[str]:
-    """The names that the catalogue knows, sorted."""
-    return sorted(name for name in names if name in INFO_SERIES or resolve(name) is not None)
+    """The names that the catalogue knows, and those of trainings, sorted."""
+    return sorted(name for name in names if name in INFO_SERIES or name in TRAININGS or resolve(name) is not None)
 
 
 class _Reading:
@@ -96,7 +99,8 @@ class _Reading:
     def __init__(self, server: Server, names: Sequence[str], source: Source, pool: ThreadPoolExecutor) -> None:
         self._server, self._names, self._pool = server, names, pool
         self._called = source.written
-        self._identities = Identities(source.cluster or "default")
+        self._cluster = source.cluster or "default"
+        self._identities = Identities(self._cluster)
 
     def windows(self, start: datetime, end: datetime) -> Iterator[tuple[datetime, Batch]]:
         """Consecutive windows, as long as one answer and a day allow."""
@@ -118,9 +122,14 @@ class _Reading:
         tally = Tally(self._called)
         columns = Columns(tally, self._identities)
         answers = self._answers([Question(name, start, end) for name in self._names])
+        told: list[tuple[str, Answer]] = []
         for name, answer in zip(self._names, answers, strict=True):
-            columns.add(name, answer)
-        return Batch(samples=columns.table(), findings=tally.findings())
+            if name in TRAININGS:
+                told.append((name, answer))
+            else:
+                columns.add(name, answer)
+        facts = training_facts(told, self._cluster, tally)
+        return Batch(samples=columns.table(), findings=tally.findings(), facts=facts)
 
     def _answers(self, questions: Sequence[Question]) -> Iterator[Answer]:
         """Answers in the order of the questions, a few of which are under way."""
