@@ -111,29 +111,22 @@ def _merged(found: Iterable[Spell]) -> list[Spell]:
 
 def device_states(found: Sequence[Spell], fleet: Fleet) -> pl.DataFrame:
     """Return DEVICE_STATE of the fleet's cards: of a node's spells, each of its cards."""
+    on_node: dict[str | None, list[Device]] = {}
+    named: dict[str, list[Device]] = {}
+    for card in fleet.cards() if found else ():
+        on_node.setdefault(card.node, []).append(card)
+        named.setdefault(card.device, []).append(card)
     rows = [
         (
             card.cluster, card.node, card.device, card.model, spell.state, spell.reason, spell.source,
             spell.start, spell.end,
         )
         for spell in found
-        for card in _cards(spell, fleet)
+        for card in (on_node.get(spell.node or "", ()) if spell.device is None else named.get(spell.device, ()))
+        if spell.cluster in (None, card.cluster)
     ]  # fmt: skip
     table = pl.DataFrame(rows, schema=DEVICE_STATE, orient="row")
     return table.unique(maintain_order=True).sort("cluster", "node", "device", "start", "state", "reason")
-
-
-def _cards(spell: Spell, fleet: Fleet) -> list[Device]:
-    return [
-        card
-        for card in fleet.cards()
-        if spell.cluster in (None, card.cluster)
-        and (
-            card.device == spell.device
-            if spell.device is not None
-            else card.node is not None and card.node == spell.node
-        )
-    ]
 
 
 def outages(states: pl.DataFrame, fleet: Fleet, leases: Iterable[Lease], config: Config, horizon: int) -> list[Record]:
@@ -147,15 +140,18 @@ def outages(states: pl.DataFrame, fleet: Fleet, leases: Iterable[Lease], config:
         leases: what was held, by labels and schedulers.
         horizon: up to when what still goes on is held to be so, ms.
     """
+    out: dict[tuple[str | None, str], list[tuple[int, int | None, str]]] = {}
+    told = states.filter(pl.col("state").is_in(OUT)).select("cluster", "device", "start", "end", "state")
+    for cluster, device, *stretch in told.iter_rows():
+        out.setdefault((cluster, device), []).append((stretch[0], stretch[1], stretch[2]))
+    if not out:
+        return []
     held: dict[int, list[Lease]] = {}
     for lease in leases:
         held.setdefault(fleet.devices[lease.dev].card, []).append(lease)
     records = []
     for card in fleet.cards():
-        mine = states.filter(
-            (pl.col("device") == card.device) & pl.col("cluster").eq_missing(card.cluster) & pl.col("state").is_in(OUT)
-        )
-        for start, end, state in _worst(mine.select("start", "end", "state").rows(), horizon):
+        for start, end, state in _worst(out.get((card.cluster, card.device), ()), horizon):
             tenant = fleet.owner_at(card.dev, start) or _holder(held.get(card.dev, ()), config, start)
             records.append(
                 Record("health", card.cluster, state, state, start, end, ONE, tenant=tenant, given_class=state,

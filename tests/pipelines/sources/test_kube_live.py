@@ -42,9 +42,10 @@ class Server:
         for labels, samples in self._series[name]:
             if key and not re.fullmatch(pattern.replace("\\\\", "\\"), labels.get(key, "")):
                 continue
+            told: dict[str, str] = {"__name__": str(name)} | labels
             inside = [[t / 1000, str(value)] for t, value in samples.items() if until - int(span) <= t <= until]
             if inside:
-                result.append({"metric": {**labels, "__name__": str(name)}, "values": inside})
+                result.append({"metric": told, "values": inside})
         return result
 
 
