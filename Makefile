@@ -35,6 +35,8 @@ lint:
 bench: $(patsubst bench/%.py,bench-%,$(sort $(wildcard bench/[a-z]*.py)))
 	@test -n '$^' || echo 'no benchmark is there yet'
 
+bench-ingest: SETUP = bench
+
 bench-%: bench/%.py
-	@scripts/setup
+	@scripts/setup $(SETUP)
 	@.venv/bin/python $< $(ARGS)

@@ -17,6 +17,11 @@ def lock(repository: Path) -> str:
     return (repository / "requirements" / "dev.txt").read_text(encoding="utf-8")
 
 
+@pytest.fixture(scope="module", params=["dev.txt", "bench.txt"])
+def any_lock(repository: Path, request: pytest.FixtureRequest) -> str:
+    return (repository / "requirements" / request.param).read_text(encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
 def project(repository: Path) -> dict[str, Any]:
     parsed: dict[str, Any] = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -28,22 +33,29 @@ def names(requirements: list[str]) -> set[str]:
     return {re.sub(r"[-_.]+", "-", match[0]).lower() for match in found if match}
 
 
-def test_each_release_is_pinned_with_hashes(lock: str) -> None:
-    entries = re.sub(r" \\\n *", " ", lock).splitlines()
+def test_each_release_is_pinned_with_hashes(any_lock: str) -> None:
+    entries = re.sub(r" \\\n *", " ", any_lock).splitlines()
     assert entries
     for entry in entries:
         assert re.fullmatch(r"[a-z0-9-]+==\S+( ; [^#]*?)?( --hash=sha256:[0-9a-f]{64})+", entry), entry[:60]
 
 
 @pytest.mark.parametrize("address", ["://", "index-url", "find-links", "@", "file:"])
-def test_it_names_no_address(address: str, lock: str) -> None:
-    assert address not in lock
+def test_it_names_no_address(address: str, any_lock: str) -> None:
+    assert address not in any_lock
 
 
 def test_it_holds_all_that_the_demo_and_the_tests_need(lock: str, project: dict[str, Any]) -> None:
     extras = project["optional-dependencies"]
     needed = names(project["dependencies"]).union(*(names(extras[extra]) for extra in LOCKED_EXTRAS)) - {"gpuledger"}
     assert needed - names(lock.splitlines()) == set()
+
+
+def test_the_other_lock_holds_what_its_benchmark_compares_with(repository: Path) -> None:
+    wanted = (repository / "requirements" / "bench.in").read_text(encoding="utf-8").splitlines()
+    locked = (repository / "requirements" / "bench.txt").read_text(encoding="utf-8").splitlines()
+    assert names(wanted)
+    assert names(wanted) - names(locked) == set()
 
 
 def test_every_dependency_says_for_what(repository: Path) -> None:

@@ -18,10 +18,11 @@ PYTHON: Final = """#!/bin/sh
 case "$*" in
   *ensurepip*) [ -e "$MACHINE/ensurepip" ] ;;
   *"-m venv"*)
-    mkdir -p .venv/bin
-    printf '#!/bin/sh\\necho "pip $*" >>"$MACHINE/log"\\n' >.venv/bin/pip
-    printf '#!/bin/sh\\n' >.venv/bin/gpuledger
-    chmod +x .venv/bin/pip .venv/bin/gpuledger ;;
+    for folder; do :; done
+    mkdir -p "$folder/bin"
+    printf '#!/bin/sh\\necho "pip $*" >>"$MACHINE/log"\\n' >"$folder/bin/pip"
+    printf '#!/bin/sh\\n' >"$folder/bin/gpuledger"
+    chmod +x "$folder/bin/pip" "$folder/bin/gpuledger" ;;
 esac
 """
 APT: Final = """#!/bin/sh
@@ -35,7 +36,7 @@ class Machine:
         self.home, self.checkout = home, home / "checkout"
         for folder in ("bin", "checkout/scripts", "checkout/requirements"):
             (home / folder).mkdir(parents=True)
-        for file in ("scripts/setup", "requirements/dev.txt", "pyproject.toml"):
+        for file in ("scripts/setup", "requirements/dev.txt", "requirements/bench.txt", "pyproject.toml"):
             shutil.copy(repository / file, self.checkout / file)
         for tool in TOOLS:
             (home / "bin" / tool).symlink_to(shutil.which(tool) or "")
@@ -118,6 +119,15 @@ def test_servers_that_cannot_be_installed_are_named_and_no_failure(machine: Mach
     done = machine.setup("test")
     assert done.returncode == 0
     assert "as root: apt-get install prometheus prometheus-alertmanager" in done.stderr
+
+
+def test_what_a_benchmark_compares_with_stands_apart_and_is_installed_once(machine: Machine) -> None:
+    machine.has("ensurepip")
+    assert machine.setup("bench").returncode == 0
+    assert any("requirements/bench.txt" in line and "--require-hashes" in line for line in machine.log)
+    before = machine.log
+    assert machine.setup("bench").returncode == 0
+    assert machine.log == before
 
 
 def test_no_python_at_all_is_one_line(machine: Machine) -> None:
