@@ -212,6 +212,30 @@ def _hours(rows: pl.DataFrame) -> alt.X:
     return alt.X("moment:T", title=None, scale=scale, axis=alt.Axis(format="%-d %b %H:%M", labelAngle=0, tickCount=5))
 
 
+def windows(rows: pl.DataFrame, colours: dict[str, str]) -> alt.Chart:
+    """Return how many GPUs of each model are left over time.
+
+    Args:
+        rows: ``model``, ``gpus``, ``start``, ``end`` (local, ISO 8601); grain: stretch in which they stay the same.
+    """
+    ends = rows.group_by("model", maintain_order=True).last().select("model", "gpus", start="end")
+    steps = pl.concat([rows.select("model", "gpus", "start"), ends])
+    chart: alt.Chart = (
+        alt.Chart(steps)
+        .mark_line(interpolate="step-after", strokeWidth=2)
+        .encode(
+            x=alt.X("start:T", title=None, axis=alt.Axis(format="%-d %b", labelAngle=0, tickCount=7)),
+            y=alt.Y("gpus:Q", title="GPUs", scale=alt.Scale(zero=True), axis=alt.Axis(tickMinStep=1)),
+            color=alt.Color(
+                "model:N", scale=alt.Scale(domain=list(colours), range=list(colours.values())), legend=None
+            ),
+            tooltip=[alt.Tooltip("model:N", title="Model"), alt.Tooltip("gpus:Q", title="GPUs")],
+        )
+        .properties(height=180)
+    )
+    return chart
+
+
 def gantt(rows: pl.DataFrame, *, order: list[str], colours: dict[str, str], bounds: list[str]) -> alt.Chart:
     """Return who held what when: a line for each device, tenant or workload, a bar for each lease.
 

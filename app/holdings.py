@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-import polars as pl
-
 from app.scope import ALLOWED, IN_DAYS, Scope
-from pipelines.instants import from_ms, to_ms
+from pipelines.instants import to_ms
 from pipelines.periods import local_midnight
 
 ROWS: Final = 72
@@ -32,21 +30,6 @@ BARS: Final = """
       AND ($tenant IS NULL OR u.tenant = $tenant) AND ($node IS NULL OR lease.node = $node)
     ORDER BY least(lease."end", $until) - greatest(lease.start, $since) DESC, lease.start, lease.id
     LIMIT $most
-"""
-
-FREE: Final = """
-    -- grain: model, at the end of the data
-    WITH last AS (SELECT max("end") AS t FROM usage),
-    now AS (
-        SELECT cluster, device, model, state, sum(weight_num / weight_den) AS part
-        FROM usage, last WHERE "end" = last.t GROUP BY ALL
-    )
-    SELECT coalesce(model, 'unknown model') AS model, sum(part) AS gpus,
-           coalesce(sum(part) FILTER (state = 'allocated'), 0) AS held,
-           coalesce(sum(part) FILTER (state = 'idle'), 0) AS idle,
-           coalesce(sum(part) FILTER (state NOT IN ('allocated', 'idle')), 0) AS other,
-           count(*) FILTER (state = 'idle' AND part = 1) AS whole_cards
-    FROM now GROUP BY ALL ORDER BY gpus DESC, model
 """
 
 
@@ -76,12 +59,6 @@ def nodes(scope: Scope) -> list[str]:
     return scope.ask(
         f"SELECT DISTINCT node FROM device_day WHERE {IN_DAYS} AND node IS NOT NULL AND {ALLOWED} ORDER BY node"
     )["node"].to_list()
-
-
-def free_now(scope: Scope) -> tuple[pl.DataFrame, datetime | None]:
-    """Return what is held and free at the end of the data, in GPUs by model, and when that is."""
-    at = scope.ask('SELECT max("end") FROM usage').item()
-    return scope.ask(FREE), None if at is None else from_ms(at)
 
 
 def reservations(scope: Scope) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ import duckdb
 import polars as pl
 
 from exporter.errors import LedgerError
-from pipelines import fact_store, fleet_state, lake, store
+from pipelines import fact_store, fleet_state, import_log, lake, store
 from pipelines.analysis.stage import read_analysis, refresh
 from pipelines.findings import FINDING, dated, finding_table, findings_of
 from pipelines.intervals import Interval
@@ -254,7 +254,7 @@ def read_metered(connection: duckdb.DuckDBPyConnection) -> Metered | None:
     except duckdb.CatalogException:
         return None
     span: Interval | None = found[0] if found and found[0][0] is not None else None
-    state = fleet_state.read(connection)
+    state = {**fleet_state.read(connection), import_log.TABLE: import_log.import_log(connection)}
     return Metered(
         leases=_typed(connection, "lease", LEASE),
         usage=_typed(connection, "usage", USAGE),

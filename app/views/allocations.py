@@ -11,6 +11,7 @@ import streamlit as st
 from app import address, charts, holdings, palette, tables, words
 from app.holdings import Window
 from app.scope import Scope
+from app.views import free_now
 from app.views.common import draw, scope_of_page
 from pipelines.instants import from_ms
 
@@ -33,8 +34,7 @@ def show() -> None:
     else:
         st.info("Nobody held a GPU in these days. Choose others above.")
     if scope.whole_fleet and scope.tenant is None:
-        st.header("Free now")
-        _free(scope)
+        free_now.show(scope)
     st.header("Reservations")
     _reservations(scope)
 
@@ -127,28 +127,6 @@ def _holder(scope: Scope, row: dict[str, Any]) -> str:
 def _local(scope: Scope, ms: int) -> str:
     # As the ledger's clock shows it: a browser would move it to its own zone.
     return f"{from_ms(ms).astimezone(scope.zone):%Y-%m-%dT%H:%M:%S}"
-
-
-def _free(scope: Scope) -> None:
-    rows, at = holdings.free_now(scope)
-    if at is None:
-        st.info("The ledger holds no usage.")
-        return
-    st.caption(f"At {words.instant(at, scope.zone)}, where the data end.")
-    tables.sums(
-        ["Model", "GPUs", "Held", "Free", "of these whole cards", "Stranded, down or unseen"],
-        [
-            (
-                r["model"],
-                f"{r['gpus']:,.1f}",
-                f"{r['held']:,.1f}",
-                f"{r['idle']:,.1f}",
-                f"{r['whole_cards']:,}",
-                f"{r['other']:,.1f}",
-            )
-            for r in rows.iter_rows(named=True)
-        ],
-    )
 
 
 def _reservations(scope: Scope) -> None:

@@ -11,6 +11,7 @@ import streamlit as st
 from app import tables, usage, words
 from app.found import findings_of_span
 from app.scope import ALLOWED, IN_DAYS, Scope
+from app.views import audit_trail
 from app.views.common import hours_by_day, scope_of_page
 from pipelines.instants import from_ms
 
@@ -51,6 +52,8 @@ def show() -> None:
         _findings(scope)
     st.header("Rate card")
     _rates(scope)
+    if scope.whole_fleet and scope.tenant is None:
+        audit_trail.show(scope)
 
 
 def _answer(scope: Scope) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from fractions import Fraction
 from typing import Any, Final
 
 import polars as pl
 import streamlit as st
 
-from app import tables, words
+from app import tables, troubles, words
 from app.found import findings_of_span
 from app.scope import IN_DAYS, Scope
 from app.views.common import hours_by_day, scope_of_page
-from pipelines.instants import from_ms
+from pipelines.instants import HOUR_MS, from_ms, to_ms
 
+FOREVER: Final = 1 << 62
 DEVICES: Final = f"""
     -- grain: card that was down or unobserved
     SELECT coalesce(node, 'unknown node') AS node, device, coalesce(model, 'unknown model') AS model,
@@ -38,9 +41,11 @@ def show() -> None:
     hours_by_day(scope, only=("down", "unobserved", "stranded"))
     st.header("Devices")
     _devices(scope, rows)
-    st.header("Outages as reported")
-    _outages(scope)
-    st.header("What devices reported")
+    st.header("Errors that devices reported")
+    _xids(scope)
+    st.header("Outages and repairs")
+    _repairs(scope)
+    st.header("What the samples show")
     _events(scope)
 
 
@@ -92,23 +97,113 @@ def _devices(scope: Scope, rows: list[dict[str, Any]]) -> None:
     )
 
 
+def _xids(scope: Scope) -> None:
+    rows = troubles.xids(scope)
+    if not rows:
+        st.success("No device reported an error (XID).", icon=":material/check_circle:")
+        return
+    tables.sums(
+        [
+            tables.Cell("Device"),
+            tables.Cell("Node"),
+            tables.Cell("Model"),
+            "XID",
+            "Times",
+            tables.Cell("Last"),
+            tables.Cell("While held by"),
+            tables.Cell("What it asks for"),
+        ],
+        [
+            (
+                row["device"],
+                tables.Cell(row["node"] or "unknown node"),
+                tables.Cell(row["model"] or "unknown model"),
+                f"{row['code']}",
+                f"{row['count']:,}",
+                tables.Cell(words.instant(from_ms(row["last"]), scope.zone)),
+                tables.Cell(row["workload"] or "nobody"),
+                tables.Cell(row["action"]),
+            )
+            for row in rows
+        ],
+    )
+
+
+def _repairs(scope: Scope) -> None:
+    """Show what schedulers, the calendar and devices said, else the outages that sources reported."""
+    rows = troubles.states(scope)
+    if not rows:
+        _outages(scope)
+        return
+    frame = pl.DataFrame(
+        [
+            (
+                row["node"],
+                row["device"],
+                troubles.STATE_NAMES.get(row["state"], row["state"]),
+                row["reason"],
+                row["source"],
+                _local(scope, row["start"]),
+                None if row["end"] is None else _local(scope, row["end"]),
+                (min(row["end"] or FOREVER, to_ms(scope.span.seen_to or scope.as_of)) - row["start"]) / HOUR_MS,
+            )
+            for row in rows
+        ],
+        schema={
+            "node": pl.String, "device": pl.String, "state": pl.String, "reason": pl.String, "source": pl.String,
+            "start": pl.Datetime, "end": pl.Datetime, "hours": pl.Float64,
+        },
+        orient="row",
+    )  # fmt: skip
+    st.dataframe(
+        frame,
+        hide_index=True,
+        placeholder="still",
+        height=min(35 * (frame.height + 1) + 3, 400),
+        column_config={
+            "node": "Node",
+            "device": "Device",
+            "state": "State",
+            "reason": st.column_config.TextColumn("Why", width="medium"),
+            "source": "Said by",
+            "start": st.column_config.DatetimeColumn("From", format="D MMM YYYY, HH:mm"),
+            "end": st.column_config.DatetimeColumn("To", format="D MMM YYYY, HH:mm"),
+            "hours": st.column_config.NumberColumn("Hours so far", format="%,.1f"),
+        },
+    )
+
+
+def _local(scope: Scope, ms: int) -> datetime:
+    return from_ms(ms).astimezone(scope.zone).replace(tzinfo=None)
+
+
 def _outages(scope: Scope) -> None:
     rows = scope.ask(
-        """SELECT tenant, model, gpus, start, "end" FROM outage
+        """SELECT tenant, model, gpus, device, cause, start, "end" FROM outage
         WHERE start < $until AND "end" > $since ORDER BY start, model"""
     )
     if not rows.height:
         st.info("No source reports an outage in this time: an allocations row of class `down` does.")
         return
     tables.sums(
-        ["Model", tables.Cell("Reservation of"), tables.Cell("From"), tables.Cell("To"), "GPUs"],
+        [
+            "Model",
+            tables.Cell("Device"),
+            tables.Cell("Cause"),
+            tables.Cell("Reservation of"),
+            tables.Cell("From"),
+            tables.Cell("To"),
+            "GPUs",
+        ],
         [
             (
                 r["model"] or "unknown model",
+                tables.Cell(r["device"] or "not named"),
+                tables.Cell(troubles.STATE_NAMES.get(r["cause"], "Down")),
                 tables.Cell(scope.tenant_name(r["tenant"]) if r["tenant"] else "nobody's"),
                 tables.Cell(words.instant(from_ms(r["start"]), scope.zone)),
                 tables.Cell(words.instant(from_ms(r["end"]), scope.zone)),
-                r["gpus"],
+                f"{float(Fraction(r['gpus'])):,.1f}",
             )
             for r in rows.iter_rows(named=True)
         ],
@@ -116,10 +211,10 @@ def _outages(scope: Scope) -> None:
 
 
 def _events(scope: Scope) -> None:
-    codes = ("xid_event", "frozen_series", "gap", "contradicting_series", "missing_device")
+    codes = ("frozen_series", "gap", "contradicting_series", "missing_device")
     found = [f for f in findings_of_span(scope) if f.code in codes]
     if not found:
-        st.success("No XID, no frozen series, no hole in the samples.", icon=":material/check_circle:")
+        st.success("No frozen series, no contradiction, no hole in the samples.", icon=":material/check_circle:")
         return
     st.caption(f"In {scope.span.label}.")
     tables.sums(
