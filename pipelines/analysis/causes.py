@@ -67,6 +67,12 @@ CAUSES: Final[tuple[Cause, ...]] = (
         "More micro-batches per step, an interleaved schedule, or fewer stages: data parallel before model parallel.",
     ),
     Cause(
+        "input",
+        "Waits for its input",
+        "The GPU works and stands still by turns: batches don't come fast enough.",
+        "More loader workers and prefetching, data in fewer and larger files or on local disk, decoding on the GPU.",
+    ),
+    Cause(
         "host_copies",
         "Copies between host and GPU",
         "Kernels wait for large copies over PCIe.",
@@ -78,12 +84,6 @@ CAUSES: Final[tuple[Cause, ...]] = (
         "Kernels of collectives hold the GPU while data moves between cards.",
         "Overlap communication with the backward pass, accumulate gradients, larger batches, compress; then faster "
         "links, or fewer and larger GPUs.",
-    ),
-    Cause(
-        "input",
-        "Waits for its input",
-        "The GPU works and stands still by turns: batches don't come fast enough.",
-        "More loader workers and prefetching, data in fewer and larger files or on local disk, decoding on the GPU.",
     ),
     Cause(
         "memory_bandwidth",

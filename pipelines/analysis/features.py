@@ -36,8 +36,8 @@ class Featured:
     Attributes:
         windows: ``work``, ``hour``, ``model``, ``devices``, ``observed_ms``, ``idle_ms``, ``interval_ms``, ``suspect``
             (dev) and the FEATURES of WINDOW.
-        rows: ``row``, ``ms`` and ``loss`` (ms × millionths not busy) of what was sampled of it; ``idle_ms`` and ``idle_loss`` of
-            that in idle episodes.
+        rows: ``row``, ``ms`` and ``loss`` (ms × millionths not busy) of what was sampled of it; ``idle_ms`` and
+            ``idle_loss`` of that in idle episodes.
     """
 
     windows: pl.DataFrame
