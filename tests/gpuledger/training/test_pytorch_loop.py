@@ -5,24 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
+
+from tests.gpuledger.training.interpreters import with_modules
 
 HERE = Path(__file__).resolve()
 REPOSITORY = HERE.parents[3]
-_HAS = "import importlib.util as u, sys; sys.exit(not (u.find_spec('torch') and u.find_spec('prometheus_client')))"
-_INSTALL = "no Python here has PyTorch and prometheus-client: apt-get install python3-torch python3-prometheus-client"
-
-
-def interpreter() -> str:
-    """A Python that has what the loop needs: this one, or Debian's."""
-    for python in (sys.executable, "/usr/bin/python3"):
-        if Path(python).exists() and subprocess.run([python, "-c", _HAS], check=False).returncode == 0:
-            return python
-    pytest.skip(_INSTALL)
 
 
 def free_port() -> int:
@@ -33,7 +23,8 @@ def free_port() -> int:
 
 
 def test_two_ranks_count_their_steps_waits_and_collectives(tmp_path: Path) -> None:
-    python = interpreter()
+    install = "apt-get install python3-torch python3-prometheus-client"
+    python = with_modules("torch", "prometheus_client", install=install)
     environ = {**os.environ, "PYTHONPATH": str(REPOSITORY), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
                "WORLD_SIZE": "2", "SLURM_JOB_ID": "4711", "GLOO_SOCKET_IFNAME": "lo"}  # fmt: skip
     ranks = [
