@@ -17,6 +17,7 @@ from pipelines.simulate.behaviours.waiting import WAITING
 
 FAMILIES: Final[tuple[Family, ...]] = (*STEADY, *WAITING, *LIGHT)
 
+HOURS: Final = (3.0, 4.5)  # bounds of a job's length
 INTERVALS: Final = (15.0, 30.0, 60.0)
 UNSEEN_INTERVALS: Final = (10.0, 30.0, 60.0)
 _LOST: Final = 0.05  # the most scrapes of a job that fail, one by one
@@ -48,7 +49,7 @@ class Job:
         return f"job-{self.number:04d}"
 
 
-def draw_jobs(count: int, *, seed: int, hours: tuple[float, float] = (3.0, 4.5)) -> Iterator[Job]:
+def draw_jobs(count: int, *, seed: int, hours: tuple[float, float] = HOURS) -> Iterator[Job]:
     """Draw jobs, each family as often as the others.
 
     Args:

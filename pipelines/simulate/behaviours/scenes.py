@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import yaml
 
-from pipelines.simulate.behaviours.jobs import Job, draw_jobs
+from pipelines.simulate.behaviours.jobs import HOURS, Job, draw_jobs
 from pipelines.tables import SAMPLE_LABELS, TIME
 
 START: Final = int(datetime(2026, 11, 2, tzinfo=UTC).timestamp())
@@ -24,10 +24,19 @@ _AT_ONCE: Final = 100
 Progress = Callable[[int, int], None]
 
 
-def simulate_jobs(out: Path, *, jobs: int, seed: int, missing: float = 0.0, progress: Progress | None = None) -> None:
+def simulate_jobs(
+    out: Path,
+    *,
+    jobs: int,
+    seed: int,
+    hours: tuple[float, float] = HOURS,
+    missing: float = 0.0,
+    progress: Progress | None = None,
+) -> None:
     """Write jobs as a replay directory with the truth about each.
 
     Args:
+        hours: bounds of a job's length.
         missing: share of the metrics that each job's exporter lacks, other ones for each job.
         progress: called with the jobs written and the jobs in all.
 
@@ -40,7 +49,7 @@ def simulate_jobs(out: Path, *, jobs: int, seed: int, missing: float = 0.0, prog
     for old in folder.glob("*.parquet"):
         old.unlink()
     told, last = [], START
-    for place, some in enumerate(_batches(draw_jobs(jobs, seed=seed))):
+    for place, some in enumerate(_batches(draw_jobs(jobs, seed=seed, hours=hours))):
         frames = [frame for job in some for frame in _samples(job, seed, missing)]
         pl.concat(frames, how="diagonal").write_parquet(
             folder / f"jobs-{place:03d}.parquet", compression="zstd", compression_level=1
