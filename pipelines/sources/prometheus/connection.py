@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Final, NamedTuple, TypeVar
 
 import httpx
@@ -18,6 +18,7 @@ MAX_ANSWER_BYTES: Final = 64 << 20
 _ATTEMPTS: Final = 4
 _FIRST_PAUSE_SECONDS: Final = 0.5
 _LONGEST_PAUSE_SECONDS: Final = 60.0
+_PROBE: Final = httpx.Timeout(10)
 _WORTH_RETRYING: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 T = TypeVar("T")
@@ -75,21 +76,21 @@ class Connection:
         """Close it."""
         self._client.close()
 
-    def ask(self, request: Request, consume: Callable[[httpx.Response], T], *, attempts: int | None = None) -> T:
+    def ask(self, request: Request, consume: Callable[[httpx.Response], T], *, probing: bool = False) -> T:
         """What ``consume`` makes of the answer, whose body it streams; asked again while the server is unwell.
 
         Args:
-            attempts: in all; None: as many as a server that is restarted may need.
+            probing: ask once and wait shortly, since no answer is one too.
 
         Raises:
             SourceError: no answer, or none that is whole; and what ``consume`` raises.
         """
-        attempts = attempts or _ATTEMPTS
+        attempts = 1 if probing else _ATTEMPTS
         for attempt in range(1, attempts + 1):
             last = attempt == attempts
             least = 0.0
             try:
-                with self._sent(request) as response:
+                with self._streamed(request, probing=probing) as response:
                     if last or response.status_code not in _WORTH_RETRYING:
                         return consume(response)
                     least = _retry_after(response)
@@ -106,18 +107,17 @@ class Connection:
             self._sleep(min(max(pause, least), _LONGEST_PAUSE_SECONDS))
         raise AssertionError("the last attempt returns or raises")
 
-    @contextmanager
-    def _sent(self, request: Request) -> Iterator[httpx.Response]:
+    def _streamed(self, request: Request, *, probing: bool) -> AbstractContextManager[httpx.Response]:
         """An answer whose body is not read yet."""
-        with self._client.stream(
+        return self._client.stream(
             request.method,
             self.url + request.path,
             params=request.params,
             data=request.form,
             content=request.body,
             headers=request.headers,
-        ) as response:
-            yield response
+            timeout=_PROBE if probing else httpx.USE_CLIENT_DEFAULT,
+        )
 
 
 def whole_body(response: httpx.Response, url: str, path: str) -> bytes:

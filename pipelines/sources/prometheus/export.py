@@ -47,7 +47,7 @@ class Export:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def read(self, question: Question, *, attempts: int | None = None) -> Answer:
+    def read(self, question: Question, *, probing: bool = False) -> Answer:
         """The samples asked for.
 
         Raises:
@@ -62,7 +62,7 @@ class Export:
             "deny_partial_response": "1",  # of a cluster with a node that is away
         }
         request = Request("POST", PATH, form=form)
-        return self._connection.ask(request, lambda response: self._answer(response, question), attempts=attempts)
+        return self._connection.ask(request, lambda response: self._answer(response, question), probing=probing)
 
     def _answer(self, response: httpx.Response, question: Question) -> Answer:
         kind = response.headers.get("Content-Type", "").partition(";")[0].strip()

@@ -31,7 +31,14 @@ if TYPE_CHECKING:
 
 _QUERY: Final = "/api/v1/query"
 _NAME: Final = "__name__"
-_TOO_LARGE: Final = ("too many samples", "max-samples", "maxsamples", "exceeds the limit", "exceeded maximum")
+_TOO_LARGE: Final = (
+    "too many samples",
+    "max-samples",
+    "maxsamples",
+    "exceeds the limit",
+    "exceeded maximum",
+    "exceeded the maximum",
+)
 
 T = TypeVar("T")
 
@@ -134,13 +141,13 @@ class PrometheusApi:
     def configuration(self) -> dict[str, Any]:
         """The server's own configuration; empty where it isn't shown."""
         try:
-            shown = self._ask(Request("GET", "/api/v1/status/config"), _Configuration, attempts=1)
+            shown = self._ask(Request("GET", "/api/v1/status/config"), _Configuration, probing=True)
             read = yaml.safe_load(shown.yaml)
         except (SourceError, yaml.YAMLError):
             return {}
         return read if isinstance(read, dict) else {}
 
-    def read(self, question: Question, *, attempts: int | None = None) -> Answer:
+    def read(self, question: Question, *, probing: bool = False) -> Answer:
         """The samples asked for, by an instant query of a range selector: they come with their own timestamps.
 
         Raises:
@@ -151,7 +158,7 @@ class PrometheusApi:
         # over the whole length it spans [start, end) on the newer and 1 ms more on the older, which is cut off.
         expression = f"{question.metric}[{question.end - question.start}ms]"
         fields = {"query": expression, "time": f"{(question.end - 1) / 1000:.3f}"}
-        matrix = self._ask(Request("GET", _QUERY, fields), _Matrix, attempts=attempts)
+        matrix = self._ask(Request("GET", _QUERY, fields), _Matrix, probing=probing)
         try:
             counts, seconds, values = pairs([series.values for series in matrix.result])
         except NotNumbersError as error:
@@ -165,11 +172,11 @@ class PrometheusApi:
         metric.pop(_NAME, None)
         return {**self.external_labels, **metric} if self.external_labels else metric
 
-    def _ask(self, request: Request, kind: type[T], *, one_is_enough: bool = False, attempts: int | None = None) -> T:
+    def _ask(self, request: Request, kind: type[T], *, one_is_enough: bool = False, probing: bool = False) -> T:
         return self.connection.ask(
             request,
             lambda response: self._decoded(response, request.path, kind, one_is_enough=one_is_enough),
-            attempts=attempts,
+            probing=probing,
         )
 
     def _decoded(self, response: httpx.Response, path: str, kind: type[T], *, one_is_enough: bool) -> T:

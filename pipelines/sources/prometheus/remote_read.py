@@ -41,7 +41,7 @@ _HEADERS: Final = {
 }
 _STREAMED: Final = "application/x-streamed-protobuf"
 _WHOLE: Final = "application/x-protobuf"
-_TOO_LARGE: Final = ("sample limit", "too many samples", "exceeds the limit", "limit exceeded")
+_TOO_LARGE: Final = ("sample limit", "too many samples", "exceeds the limit", "exceeded the maximum")
 _NAME: Final = "__name__"
 _CHUNK_TYPE, _CHUNK_DATA = 3, 4
 _SAMPLE_VALUE, _SAMPLE_TIME = 1, 2
@@ -67,7 +67,7 @@ class RemoteRead:
         self._types = [messages.STREAMED_XOR_CHUNKS, messages.SAMPLES] if streamed else [messages.SAMPLES]
         self.name = "remote read" if streamed else "remote read of samples"
 
-    def read(self, question: Question, *, attempts: int | None = None) -> Answer:
+    def read(self, question: Question, *, probing: bool = False) -> Answer:
         """The samples asked for.
 
         Raises:
@@ -83,7 +83,7 @@ class RemoteRead:
         message = messages.ReadRequest(queries=[query], accepted_response_types=self._types)
         body = bytes(cramjam.snappy.compress_raw(message.SerializeToString()))
         request = Request("POST", PATH, body=body, headers=_HEADERS)
-        return self._connection.ask(request, lambda response: self._answer(response, question), attempts=attempts)
+        return self._connection.ask(request, lambda response: self._answer(response, question), probing=probing)
 
     def _answer(self, response: httpx.Response, question: Question) -> Answer:
         kind = response.headers.get("Content-Type", "").partition(";")[0].strip()

@@ -24,11 +24,11 @@ class Reader(Protocol):
     def name(self) -> str:
         """What messages call it."""
 
-    def read(self, question: Question, *, attempts: int | None = None) -> Answer:
+    def read(self, question: Question, *, probing: bool = False) -> Answer:
         """The samples asked for, all of them.
 
         Args:
-            attempts: see `Connection.ask`.
+            probing: see `Connection.ask`.
 
         Raises:
             NotSpokenError: the server doesn't have this way, or not for these samples.
@@ -48,7 +48,7 @@ def faster_ways(api: PrometheusApi, probe: Question) -> list[Reader]:
     ways: list[tuple[Reader, list[Reader]]] = [(chunks, [chunks, samples]), (export, [export])]
     for way, usable in ways:
         try:
-            way.read(probe, attempts=1)
+            way.read(probe, probing=True)
         except UnknownEncodingError:
             return [samples]
         except SourceError as error:

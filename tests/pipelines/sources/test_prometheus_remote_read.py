@@ -175,6 +175,18 @@ def test_a_server_without_remote_read_is_asked_once_and_read_by_the_query_api(an
     assert server.pauses == []
 
 
+def test_a_server_that_never_answers_a_remote_read_is_not_waited_for_long() -> None:
+    waits = []
+
+    def read(request: httpx.Request) -> httpx.Response:
+        waits.append(request.extensions["timeout"]["read"])
+        raise httpx.ReadTimeout("timed out")
+
+    server = Server([NAME], read=read, query=lambda _: matrix((CARD, [(NOON.timestamp(), "7")])))
+    assert values(server) == [("GPU-a", 0, 7)]
+    assert (waits, server.pauses) == ([10], [])
+
+
 def test_a_server_that_reads_from_others_is_asked_by_the_api_that_tells_of_their_failures() -> None:
     configuration = "remote_read:\n- url: http://elsewhere\n"
     server = Server(
