@@ -42,7 +42,7 @@ def _causes(idle: Idle) -> list[str]:
     lines += [[], ["  all of it", total, _money(whole if known else None, idle)]]
     told = align(lines)
     if not idle.known:
-        told.append("What was held was not analysed yet: run `gpuledger run --once`.")
+        told.append("n/a: nothing of what was held was observed, or an older release published it.")
     return told
 
 

@@ -32,7 +32,7 @@ class Idle:
 
     Attributes:
         items: the list of what to reclaim: the most money first, what has no price last.
-        known: whether what was held was analysed; without that nobody knows of held and idle.
+        known: whether anything of what was held was observed; without that nobody knows of held and idle.
     """
 
     period: Period

@@ -43,8 +43,8 @@ def notice(idle: Idle, tenant: str, config: Config) -> str:
         "",
     ]
     if not own.items and not own.hits:
-        known = "no GPU of yours stood idle" if own.known else "what you held was not analysed yet"
-        return "\n".join([*lines, f"{known[0].upper()}{known[1:]} as far as was measured."])
+        known = "no GPU of yours stood idle" if own.known else "nothing of what you held was observed"
+        return "\n".join([*lines, f"{known[0].upper()}{known[1:]}, as far as is known."])
     total = sum((item.money or Decimal(0) for item in own.items), Decimal(0))
     opening = (
         f"GPUs that {_name(tenant, config)} held or reserved and didn't use were worth "

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.idle.notice import notice
 from pipelines.instants import to_ms
 from tests.pipelines.idle.scenes import idle_of, one
 from tests.pipelines.scene import A100, START, Allocation, Listed, Scene, at, seen
@@ -196,6 +197,15 @@ def test_without_a_price_the_worth_is_unknown_and_stands_last(tmp_path: Path) ->
     (unallocated,) = [c for c in idle.by_cause() if c["cause"] == "unallocated"]
     assert unallocated["worth"] is None
     assert unallocated["gpu_hours"] == 2
+
+
+def test_what_was_held_unseen_is_unknown_and_never_zero(tmp_path: Path) -> None:
+    unseen = Allocation((0, 60), device="GPU-0", tenant="astro", workload="blind")
+    listed = [Listed(device="GPU-0", minutes=(0, 60))]
+    idle, _, stages = idle_of(Scene(allocations=[unseen], inventory=listed), tmp_path)
+    held = {c["cause"]: c["gpu_hours"] for c in idle.by_cause() if c["cause"].startswith("held")}
+    assert held == {"held_idle": None, "held_barely_used": None}
+    assert "Nothing of what you held was observed" in notice(idle, "astro", stages.config)
 
 
 def test_a_tenant_sees_its_own_alone(tmp_path: Path) -> None:
