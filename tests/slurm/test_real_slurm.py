@@ -65,9 +65,23 @@ def _work(slurm: Slurm, folder: Path) -> SimpleNamespace:
         "fails": slurm.submit("-A", "audio", "--gres=gpu:1", script="sleep 2; exit 3"),
         "no gpu": slurm.submit("-A", "audio", script="sleep 2"),
         "requeued": slurm.submit("-A", "vision", "--gres=gpu:1", "--requeue", script="sleep 8"),
+        "heterogeneous": slurm.submit(
+            "-A",
+            "vision",
+            "-n1",
+            "--gres=gpu:1",
+            "-t",
+            "10",
+            ":",
+            "-A",
+            "vision",
+            "-n1",
+            "--gres=gpu:2",
+            script="sleep 3",
+        ),
         "never starts": slurm.submit("-A", "vision", "--gres=gpu:1", "--begin=now+1hour"),
     }
-    for name in ("typed", "total", "several nodes", "fails", "no gpu", "requeued"):
+    for name in ("typed", "total", "several nodes", "fails", "no gpu", "requeued", "heterogeneous"):
         slurm.wait_for_state(jobs[name], "RUNNING", "COMPLETED", "FAILED")
     slurm.wait_for_state(jobs["requeued"], "RUNNING")
     slurm.wait(
@@ -79,7 +93,7 @@ def _work(slurm: Slurm, folder: Path) -> SimpleNamespace:
     slurm.run("scontrol", "update", "nodename=n2", "state=drain", "reason=XID 79")
     slurm.run("scontrol", "create", "reservation", "reservationname=train", "starttime=now+1hour", "duration=60",
               "nodes=n1", "accounts=vision")  # fmt: skip
-    for name in ("typed", "total", "several nodes", "fails", "no gpu", "requeued"):
+    for name in ("typed", "total", "several nodes", "fails", "no gpu", "requeued", "heterogeneous"):
         slurm.wait_for_state(jobs[name], "COMPLETED", "FAILED")
     slurm.wait("the array", lambda: not slurm.run("squeue", "-h", "-j", jobs["array"]).strip())
     # Shards and whole GPUs exclude each other: this one waits until the others are done.
@@ -128,6 +142,7 @@ def test_every_kind_of_job_is_in_the_accounts(worked: SimpleNamespace) -> None:
     assert {states[ids[name]] for name in ("typed", "total", "several nodes", "shards")} == {"COMPLETED"}
     assert states[ids["fails"]] == "FAILED"
     assert {f"{ids['array']}_{task}" for task in range(3)} <= states.keys()
+    assert {f"{ids['heterogeneous']}+{part}" for part in range(2)} <= states.keys()
     runs = [r for r in rows((worked.folder / "jobs.txt").read_text()) if r["JobID"] == ids["requeued"]]
     assert [run["State"] for run in runs] == ["REQUEUED", "COMPLETED"]
     assert f"{ids['several nodes']}.0" in states
