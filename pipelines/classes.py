@@ -6,9 +6,10 @@ The rules stand in docs/numbers.md, "Money". Everything is exact: GPUs are fract
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
+from math import lcm
 from typing import Final, Literal
 
 from pipelines.intervals import Interval
@@ -116,6 +117,8 @@ def _plain_piece(number: int, segment: Segment) -> Piece:
 
 
 class _Sweep:
+    """The sweep over one tenant's edges, in whole units of a GPU: the largest that all amounts are multiples of."""
+
     def __init__(
         self,
         segments: Sequence[Segment],
@@ -125,15 +128,32 @@ class _Sweep:
         cuts: Iterable[int],
         within: Interval,
     ) -> None:
-        self._segments, self._outages, self._quota, self._within = segments, outages, quota, within
+        self._segments, self._outages, self._within = segments, outages, within
         self._reservations = reservations
+        self._unit = lcm(1, *{s.gpus.denominator for s in segments}, *{o.gpus.denominator for o in outages})
+        self._gpus = [self._units(s.gpus) for s in segments]
+        self._quota = None if quota is None else quota * self._unit
+        self._cuts = frozenset(cuts)
         edges = {*within, *(x for s in segments for x in (s.start, s.end))}
         edges.update(x for r in reservations for x in (r.start, r.end))
         edges.update(x for o in outages for x in (o.start, o.end))
-        edges.update(cuts)
+        edges.update(self._cuts)
         self._edges = sorted(e for e in edges if within[0] <= e <= within[1])
+        self._takes = {(r.id, model): r.takes(model) for r in reservations for model in {s.model for s in segments}}
         self._pieces: list[Piece] = []
         self._stretches: list[ReservedStretch] = []
+        # The last piece of each segment, class and reservation, and the last stretch of each reservation.
+        self._last_piece: dict[tuple[int, Class, str | None], int] = {}
+        self._last_stretch: dict[str, int] = {}
+        self._fractions: dict[int, Fraction] = {}
+
+    def _units(self, gpus: Fraction) -> int:
+        return gpus.numerator * (self._unit // gpus.denominator)
+
+    def _in_gpus(self, units: int) -> Fraction:
+        if units not in self._fractions:
+            self._fractions[units] = Fraction(units, self._unit)
+        return self._fractions[units]
 
     def run(self) -> tuple[list[Piece], list[ReservedStretch]]:
         cuts = self._edges
@@ -152,66 +172,91 @@ class _Sweep:
 
     def _instant(self, active: list[int], start: int, end: int) -> None:
         live = [r for r in self._reservations if r.start <= start < r.end]
-        left = {r.id: Fraction(r.gpus) for r in live}
-        rest: dict[int, Fraction] = {}
-        reserved = Fraction(0)
+        left = {r.id: r.gpus * self._unit for r in live}
+        rest: dict[int, int] = {}
+        reserved = 0
         # What a source calls reserved is reserved before anything is computed to be.
         for wanted in ("reserved", None):
             for n in active:
                 segment = self._segments[n]
                 if segment.given != wanted or (wanted is None and segment.spot):
                     continue
-                open_gpus = segment.gpus
+                open_units = self._gpus[n]
                 for r in live:
-                    if open_gpus and left[r.id] and r.takes(segment.model):
-                        take = min(open_gpus, left[r.id])
+                    if open_units and left[r.id] and self._takes[r.id, segment.model]:
+                        take = min(open_units, left[r.id])
                         left[r.id] -= take
-                        open_gpus -= take
+                        open_units -= take
                         reserved += take
                         self._emit(n, start, end, take, "reserved", r.id)
-                if open_gpus and wanted == "reserved":
-                    reserved += open_gpus
-                    self._emit(n, start, end, open_gpus, "reserved", None)
+                if open_units and wanted == "reserved":
+                    reserved += open_units
+                    self._emit(n, start, end, open_units, "reserved", None)
                 else:
-                    rest[n] = open_gpus
+                    rest[n] = open_units
         quota_left = None if self._quota is None else self._quota - reserved
         for n in active:
             segment = self._segments[n]
             if segment.given == "spot" or (segment.given is None and segment.spot):
-                self._emit(n, start, end, segment.gpus, "spot", None)
+                self._emit(n, start, end, self._gpus[n], "spot", None)
             elif segment.given == "overflow":
-                self._emit(n, start, end, segment.gpus, "overflow", None)
+                self._emit(n, start, end, self._gpus[n], "overflow", None)
             elif segment.given == "on_demand":
-                self._emit(n, start, end, segment.gpus, "on_demand", None)
-                quota_left = None if quota_left is None else quota_left - segment.gpus
+                self._emit(n, start, end, self._gpus[n], "on_demand", None)
+                quota_left = None if quota_left is None else quota_left - self._gpus[n]
             elif rest.get(n):
                 quota_left = self._unreserved(n, rest[n], live, quota_left, start, end)
         self._note_use(live, left, start, end)
 
     def _unreserved(
-        self, n: int, gpus: Fraction, live: list[Reserved], quota_left: Fraction | None, start: int, end: int
-    ) -> Fraction | None:
+        self, n: int, units: int, live: list[Reserved], quota_left: int | None, start: int, end: int
+    ) -> int | None:
         if quota_left is None:
-            exceeds = any(r.takes(self._segments[n].model) for r in live)
-            self._emit(n, start, end, gpus, "overflow" if exceeds else "on_demand", None)
+            exceeds = any(self._takes[r.id, self._segments[n].model] for r in live)
+            self._emit(n, start, end, units, "overflow" if exceeds else "on_demand", None)
             return None
-        fits = min(gpus, max(quota_left, Fraction(0)))
+        fits = min(units, max(quota_left, 0))
         self._emit(n, start, end, fits, "on_demand", None)
-        self._emit(n, start, end, gpus - fits, "overflow", None)
+        self._emit(n, start, end, units - fits, "overflow", None)
         return quota_left - fits
 
-    def _emit(self, n: int, start: int, end: int, gpus: Fraction, class_: Class, reservation: str | None) -> None:
-        if gpus:
-            self._pieces.append(Piece(n, start, end, gpus, class_, reservation))
+    def _emit(self, n: int, start: int, end: int, units: int, class_: Class, reservation: str | None) -> None:
+        if not units:
+            return
+        gpus = self._in_gpus(units)
+        key = (n, class_, reservation)
+        at = self._last_piece.get(key)
+        before = None if at is None else self._pieces[at]
+        # A segment lies between cuts already, so what goes on unchanged is one piece.
+        if at is not None and before is not None and before.end == start and before.gpus is gpus:
+            self._pieces[at] = Piece(n, before.start, end, gpus, class_, reservation)
+            return
+        self._last_piece[key] = len(self._pieces)
+        self._pieces.append(Piece(n, start, end, gpus, class_, reservation))
 
-    def _note_use(self, live: list[Reserved], left: dict[str, Fraction], start: int, end: int) -> None:
-        out = [[o.gpus, o.model] for o in self._outages if o.start <= start < o.end]
+    def _note_use(self, live: list[Reserved], left: dict[str, int], start: int, end: int) -> None:
+        out = [(self._units(o.gpus), o.model) for o in self._outages if o.start <= start < o.end]
         for r in live:
-            down = Fraction(0)
-            for outage in out:
-                gpus, model = outage
-                if model is None or r.takes(str(model)) or model_matches(str(model), r.model.strip("*?")):
-                    take = min(left[r.id] - down, gpus)  # type: ignore[type-var]
-                    outage[0] = gpus - take  # type: ignore[operator]
-                    down += take  # type: ignore[operator]
-            self._stretches.append(ReservedStretch(r.id, start, end, r.gpus, r.gpus - left[r.id], down))
+            down = 0
+            for i, (units, model) in enumerate(out):
+                if model is None or r.takes(model) or model_matches(model, r.model.strip("*?")):
+                    take = min(left[r.id] - down, units)
+                    out[i] = (units - take, model)
+                    down += take
+            used = self._in_gpus(r.gpus * self._unit - left[r.id])
+            self._note_stretch(ReservedStretch(r.id, start, end, r.gpus, used, self._in_gpus(down)))
+
+    def _note_stretch(self, stretch: ReservedStretch) -> None:
+        at = self._last_stretch.get(stretch.reservation)
+        before = None if at is None else self._stretches[at]
+        if (
+            at is not None
+            and before is not None
+            and before.end == stretch.start
+            and stretch.start not in self._cuts
+            and (before.used, before.down) == (stretch.used, stretch.down)
+        ):
+            self._stretches[at] = replace(before, end=stretch.end)
+            return
+        self._last_stretch[stretch.reservation] = len(self._stretches)
+        self._stretches.append(stretch)

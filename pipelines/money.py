@@ -9,6 +9,7 @@ import difflib
 from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
+from math import lcm
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from exporter.errors import ConfigError
@@ -35,6 +36,7 @@ _CODES: Final = {
     3: "BHD IQD JOD KWD LYD OMR TND",
     4: "CLF UYW",
 }
+MANY_BITS: Final = 4096  # beyond it, numbers with one denominator are slower than fractions
 MINOR_UNITS: Final[Mapping[str, int]] = {
     code: digits for digits, codes in sorted(_CODES.items()) for code in codes.split()
 }
@@ -90,12 +92,27 @@ def largest_remainder(total: Decimal, weights: Mapping[K, Fraction], currency: s
         return {key: _from_units(0, digits) for key in weights}
 
     units, sign = abs(scaled.numerator), -1 if scaled < 0 else 1
-    exact = {key: units * Fraction(weight) / whole for key, weight in weights.items()}
-    parts = {key: share.numerator // share.denominator for key, share in exact.items()}
-    by_remainder = sorted(sorted(exact), key=lambda key: parts[key] - exact[key])
+    parts, remainders = _divided(units, weights, whole)
+    by_remainder = sorted(sorted(parts), key=lambda key: -remainders[key])
     for key in by_remainder[: units - sum(parts.values())]:
         parts[key] += 1
     return {key: _from_units(sign * part, digits) for key, part in parts.items()}
+
+
+def _divided(
+    units: int, weights: Mapping[K, Fraction], whole: Fraction
+) -> tuple[dict[K, int], dict[K, int] | dict[K, Fraction]]:
+    """Return each weight's whole units, and what is cut off them, all by one scale."""
+    common = lcm(*{Fraction(weight).denominator for weight in weights.values()})
+    if common.bit_length() <= MANY_BITS:
+        # Whole numbers of one denominator: the same parts, many times as fast.
+        scaled = {key: w.numerator * (common // w.denominator) * units for key, w in weights.items()}
+        total = whole.numerator * (common // whole.denominator)
+        divided = {key: divmod(amount, total) for key, amount in scaled.items()}
+        return {key: part for key, (part, _) in divided.items()}, {key: rest for key, (_, rest) in divided.items()}
+    exact = {key: units * Fraction(weight) / whole for key, weight in weights.items()}
+    parts = {key: share.numerator // share.denominator for key, share in exact.items()}
+    return parts, {key: exact[key] - parts[key] for key in exact}
 
 
 def apportion(total: Decimal, exact: Mapping[K, Fraction], currency: str) -> dict[K, Decimal]:

@@ -35,6 +35,10 @@ class RateCard:
             )
         return self._cache[key]
 
+    def stretch(self, t: int) -> int:
+        """Return which stretch between edges a time is in; within one, prices are the same."""
+        return bisect_right(self.edges, t)
+
     def price(self, model: str | None, class_: str, t: int) -> Fraction | None:
         """Return the price per GPU-hour of a class."""
         entry = self.entry(model, t)

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from pipelines.analysis.losses import losses
-from pipelines.classes import Outage, Piece, Reserved, ReservedStretch, Segment, classify
+from pipelines.classes import Class, Outage, Piece, Reserved, ReservedStretch, Segment, classify
 from pipelines.config import Config, Reservation, Tenant
 from pipelines.contract import Contract, Months, credit, decided
 from pipelines.instants import HOUR_MS, from_ms, to_ms
@@ -214,15 +214,19 @@ def _sum_held(allocated: pl.DataFrame, card: RateCard, tenants: dict[str | None,
         )
         .sort(*grain, "stretch", "weight_num", "weight_den")
     )
+    prices: dict[tuple[str | None, int], Fraction] = {}
     for key, rows in _grouped(sums, grain):
         tenant, lease, cluster, workload, model = key
         held, busy, price = Held(leases=1), ZERO, ZERO
         for row in rows:
-            weight = Fraction(row["weight_num"], row["weight_den"])
-            held.allocated += weight * row["ms"]
-            held.seen += weight * row["seen"]
-            busy += weight * int(row["busy"]) / PPB
-            price += weight * row["ms"] / HOUR_MS * (card.price(model, "on_demand", row["start"]) or 0)
+            num, den = row["weight_num"], row["weight_den"]
+            held.allocated += Fraction(num * row["ms"], den)
+            held.seen += Fraction(num * row["seen"], den)
+            busy += Fraction(num * int(row["busy"]), den * PPB)
+            at = (model, card.stretch(row["start"]))
+            if at not in prices:
+                prices[at] = card.price(model, "on_demand", row["start"]) or ZERO
+            price += Fraction(num * row["ms"], den * HOUR_MS) * prices[at]
             if row["metered"]:
                 held.joules = (held.joules or 0.0) + row["joules"]
         if held.seen:
@@ -232,13 +236,14 @@ def _sum_held(allocated: pl.DataFrame, card: RateCard, tenants: dict[str | None,
             tenants[tenant].means[lease] = mean
         use = tenants[tenant]
         use.list_price += price
-        entry = use.workloads.setdefault(
-            (cluster, workload), WorkloadUse(cluster, workload, rows[0]["user"], rows[0]["start"], rows[0]["end"])
-        )
-        entry.start = min(entry.start, *(r["start"] for r in rows))
-        entry.end = max(entry.end, *(r["end"] for r in rows))
-        entry.held.add(held)
         use.held.add(held)
+        first, last = min(r["start"] for r in rows), max(r["end"] for r in rows)
+        entry = use.workloads.get((cluster, workload))
+        if entry is None:
+            use.workloads[cluster, workload] = WorkloadUse(cluster, workload, rows[0]["user"], first, last, held)
+        else:
+            entry.start, entry.end = min(entry.start, first), max(entry.end, last)
+            entry.held.add(held)
 
 
 def _grouped(frame: pl.DataFrame, grain: list[str]) -> Iterator[tuple[tuple[Any, ...], list[dict[str, Any]]]]:
@@ -416,27 +421,44 @@ def _sum_pieces(
     months: Months,
 ) -> list[Charge]:
     charges = []
+    # Whole ms by what they are charged for; one product per price, not one per piece.
+    whole: dict[tuple[int, Class, bool, int, int, int], int] = {}
+    prices: dict[int, Fraction] = {id(None): ZERO}
     for piece in pieces:
         row = described[piece.segment]
-        hours = piece.gpus * (piece.end - piece.start) / HOUR_MS
-        use.hours[piece.class_] += hours
-        workload = use.workloads[row["lease_cluster"], row["workload"]]
         if piece.reservation is not None:
             price: Fraction | None = contract.reserved(reservations[piece.reservation], piece.start)
-            workload.reserved_cost += hours * (price or 0)
         else:
             price = contract.usage(row["model"], piece.class_, piece.start)
-            amount = hours * (price or 0)
-            workload.usage += amount
-            use.usage += amount
-            month = months.of(piece.start)
-            use.spent[month] = use.spent.get(month, ZERO) + amount
+        if price is not None:
+            prices[id(price)] = price
+        key = (
+            piece.segment,
+            piece.class_,
+            piece.reservation is None,
+            id(price),
+            months.of(piece.start),
+            piece.gpus.denominator,
+        )
+        whole[key] = whole.get(key, 0) + piece.gpus.numerator * (piece.end - piece.start)
         charges.append(
             Charge(
                 tenant, row["id"], row["workload"], row["model"], piece.start, piece.end, piece.gpus,
                 piece.class_, piece.reservation, price,
             )
         )  # fmt: skip
+    for (segment, class_, outside, price_id, month, denominator), amount in whole.items():
+        hours = Fraction(amount, denominator * HOUR_MS)
+        money = hours * prices[price_id]
+        row = described[segment]
+        workload = use.workloads[row["lease_cluster"], row["workload"]]
+        use.hours[class_] += hours
+        if outside:
+            workload.usage += money
+            use.usage += money
+            use.spent[month] = use.spent.get(month, ZERO) + money
+        else:
+            workload.reserved_cost += money
     return charges
 
 

@@ -19,10 +19,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tenant", metavar="TENANT", help="id of the tenant")
     parser.add_argument("period", metavar="PERIOD", help="a local month (2026-10), day (2026-10-03) or year (2026)")
     parser.add_argument("--format", choices=FORMATS, default="pdf", help="pdf and xlsx need gpuledger[reports]")
+    parser.add_argument("--locale", choices=("en", "fa"), default="en", help="language of pdf and xlsx (default: en)")
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="where to; default: stdout")
     options.add_example(
         parser,
         "gpuledger statement vision 2026-10 --format pdf -o vision-2026-10.pdf",
+        "gpuledger statement vision 2026-10 --locale fa -o vision-2026-10.pdf",
         "gpuledger statement vision 2026-10 --format json",
     )
 
@@ -34,5 +36,5 @@ def run(arguments: argparse.Namespace) -> int:
     from pipelines.book.statements import statement
 
     found = statement(options.load_config(arguments), arguments.tenant, arguments.period)
-    options.write_output(found.rendered(arguments.format), arguments.output)
+    options.write_output(found.rendered(arguments.format, arguments.locale), arguments.output)
     return 0

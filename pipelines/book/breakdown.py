@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final
+from typing import Final, TypeVar
 
 from pipelines.instants import HOUR_MS
 from pipelines.money import largest_remainder, round_money
 from pipelines.rates import RateCard
 from pipelines.rating import Charge, TenantUse
 
+K = TypeVar("K")
 ZERO: Final = Fraction(0)
 UNKNOWN_MODEL: Final = "unknown model"
 
@@ -33,32 +34,68 @@ class Sums:
     usage: Fraction = ZERO
     reserved: Fraction = ZERO
 
+    def add(self, other: Sums) -> None:
+        """Add another's sums."""
+        for name in ("hours", "observed", "active", "waste", "usage", "reserved"):
+            amount = getattr(other, name)
+            if amount:
+                setattr(self, name, getattr(self, name) + amount)
+
 
 def hours_of(charge: Charge) -> Fraction:
     """Return the GPU-hours of a charge."""
     return charge.gpus * (charge.end - charge.start) / HOUR_MS
 
 
-def sums_by(
-    charges: Iterable[Charge], use: TenantUse, card: RateCard, name: Callable[[Charge], str]
-) -> dict[str, Sums]:
-    """Return the sums under each name."""
-    found: dict[str, Sums] = {}
+def hours_by(charges: Iterable[Charge], key: Callable[[Charge], K]) -> dict[K, Fraction]:
+    """Return the GPU-hours under each key, exactly: whole ms are summed by the denominator of their GPUs."""
+    whole: dict[tuple[K, int], int] = {}
     for charge in charges:
-        sums = found.setdefault(name(charge), Sums())
-        hours = hours_of(charge)
-        sums.hours += hours
-        mean = use.means.get(charge.lease)
+        at = (key(charge), charge.gpus.denominator)
+        whole[at] = whole.get(at, 0) + charge.gpus.numerator * (charge.end - charge.start)
+    found: dict[K, Fraction] = {}
+    for (name, denominator), amount in whole.items():
+        found[name] = found.get(name, ZERO) + Fraction(amount, denominator * HOUR_MS)
+    return found
+
+
+def sums_by_class_and_model(
+    charges: Sequence[Charge], use: TenantUse, card: RateCard
+) -> tuple[dict[str, Sums], dict[str, Sums]]:
+    """Return the same charges summed twice, by class and by model."""
+    prices: dict[tuple[str | None, int], Fraction] = {}
+
+    def on_demand(charge: Charge) -> Fraction:
+        at = (charge.model, card.stretch(charge.start))
+        if at not in prices:
+            prices[at] = card.price(charge.model, "on_demand", charge.start) or ZERO
+        return prices[at]
+
+    # Rates are shared objects, a few for all charges: told apart by identity, they need no hashing.
+    rates = {id(c.rate): c.rate or ZERO for c in charges}
+    listed: dict[int, Fraction] = {}
+
+    def key(charge: Charge) -> tuple[str, str, str, int, int, bool]:
+        price = on_demand(charge)
+        listed[id(price)] = price
+        model = charge.model or UNKNOWN_MODEL
+        return charge.class_, model, charge.lease, id(charge.rate), id(price), charge.reservation is None
+
+    classes: dict[str, Sums] = {}
+    models: dict[str, Sums] = {}
+    for (class_, model, lease, rate, price, outside), hours in hours_by(charges, key).items():
+        part = Sums(hours=hours)
+        mean = use.means.get(lease)
         if mean is not None:
-            sums.observed += hours
-            sums.active += hours * mean
-            sums.waste += hours * (1 - mean) * (card.price(charge.model, "on_demand", charge.start) or 0)
-        price = hours * (charge.rate or 0)
-        if charge.reservation is None:
-            sums.usage += price
+            part.observed, part.active = hours, hours * mean
+            part.waste = (hours - part.active) * listed[price]
+        if outside:
+            part.usage = hours * rates[rate]
         else:
-            sums.reserved += price
-    return dict(sorted(found.items()))
+            part.reserved = hours * rates[rate]
+        classes.setdefault(class_, Sums()).add(part)
+        models.setdefault(model, Sums()).add(part)
+    return dict(sorted(classes.items())), dict(sorted(models.items()))
 
 
 def costs(sums: Mapping[str, Sums], currency: str) -> dict[str, Decimal]:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
-from pipelines.book.breakdown import UNKNOWN_MODEL, Sums, costs, hours_of, sums_by, wastes
+from pipelines.book.breakdown import UNKNOWN_MODEL, Sums, costs, hours_by, sums_by_class_and_model, wastes
 from pipelines.book.conversion import in_own_currency
 from pipelines.book.document import Line, LinePart, Party, Past, Share, Spent, Statement
 from pipelines.book.entries import Entry
@@ -150,7 +150,10 @@ def _lines(
         "credit": _reservation_parts(use.credits, Decimal(row.charges.credit), config, None),
     }
     quantities: dict[str, tuple[float | None, str | None]] = {
-        "usage": (_number(sum((hours_of(c) for c in charges if c.reservation is None), ZERO)), "GPU-h"),
+        "usage": (
+            _number(sum(hours_by((c for c in charges if c.reservation is None), lambda _: 0).values(), ZERO)),
+            "GPU-h",
+        ),
         "reservation": (_sum_quantities(parts["reservation"]), "GPU-h"),
         "energy": (row.energy_kwh, "kWh"),
     }
@@ -186,13 +189,19 @@ def _shared_parts(tenant: str, shared: Mapping[str, Mapping[str, Decimal]]) -> l
 
 def _usage_parts(charges: list[Charge], line: Decimal, config: Config) -> list[LinePart]:
     """Part the usage line by model, class and rate; where a rate changed, a part says from when it is."""
+    own = [charge for charge in charges if charge.reservation is None]
+    rates_by_id = {id(charge.rate): charge.rate or ZERO for charge in own}
+    firsts: dict[tuple[str, str, int], int] = {}
+    for charge in own:
+        at = (charge.model or UNKNOWN_MODEL, charge.class_, id(charge.rate))
+        firsts[at] = min(firsts.get(at, charge.start), charge.start)
     hours: dict[tuple[str, str, Fraction], Fraction] = {}
     since: dict[tuple[str, str, Fraction], int] = {}
-    for charge in charges:
-        if charge.reservation is None:
-            key: tuple[str, str, Fraction] = (charge.model or UNKNOWN_MODEL, charge.class_, charge.rate or ZERO)
-            hours[key] = hours.get(key, ZERO) + hours_of(charge)
-            since[key] = min(since.get(key, charge.start), charge.start)
+    by_id = hours_by(own, lambda c: (c.model or UNKNOWN_MODEL, c.class_, id(c.rate)))
+    for at, amount in by_id.items():
+        key: tuple[str, str, Fraction] = (at[0], at[1], rates_by_id[at[2]])
+        hours[key] = hours.get(key, ZERO) + amount
+        since[key] = min(since.get(key, firsts[at]), firsts[at])
     amounts = largest_remainder(line, {key: h * key[2] for key, h in hours.items()}, config.currency)
     rates = Counter((model, class_) for model, class_, _ in hours)
     terms = _Terms(config, charges[0].tenant) if charges else None
@@ -261,8 +270,7 @@ def _shares(
     row: TenantReport, use: TenantUse, charges: list[Charge], names: Mapping[tuple[str, str], str], config: Config
 ) -> dict[str, list[Share] | str]:
     card = RateCard(config)
-    by_class = sums_by(charges, use, card, lambda c: c.class_)
-    by_model = sums_by(charges, use, card, lambda c: c.model or UNKNOWN_MODEL)
+    by_class, by_model = sums_by_class_and_model(charges, use, card)
     held_cost = sum((Decimal(w.cost) for w in row.workloads), round_money(0, config.currency))
     waste = _workload_waste(row, use, names, config)
     workloads = [

@@ -77,8 +77,17 @@ def converted(statement: Statement, entry: Exchange) -> Statement:
             "models": to.shares(statement.models, held_cost, waste),
             "workloads": to.shares(statement.workloads, held_cost, waste),
             "budget": to.budget(statement.budget),
+            "notes": [*statement.notes, _note(statement, entry)],
             "trend": [to.past(past) for past in statement.trend],
         }
+    )
+
+
+def _note(statement: Statement, entry: Exchange) -> str:
+    source = f" ({entry.source})" if entry.source else ""
+    return (
+        f"The total is {statement.currency} {statement.total} × {format(entry.rate, 'f')}{source}, rounded once; "
+        "lines add up to it. Earlier months are shown at the same rate."
     )
 
 

@@ -14,41 +14,55 @@ import typst
 
 from pipelines.book.document import Line, Share, Statement
 from pipelines.book.figures import UNKNOWN, adding_up, amount, percent, quantity
+from pipelines.book.words import ENGLISH, Words
 
 SHOWN_WORKLOADS: Final = 25
-MEANINGS: Final = (
-    "GPU-h held: the time that GPUs were allocated to you, used or not; it is what is charged.",
-    "GPU-h used: hours held × mean engine activity of what was observed. Utilisation: used ÷ held, of the observed.",
-    "Waste: held and not used, at the on-demand rate. It is no charge of its own.",
-    "Coverage: the share of the held time with a valid sample.",
-    "Cost of what was held: usage, and the reserved hours used at their reservation's rate.",
-    "Parts under a line add up to it, and lines to the total; each line is rounded once.",
-)
+MOST_PAGES: Final = 100
+LABELS: Final = {
+    "page": "Page", "of": "of", "title": "GPU statement", "draft": "DRAFT: the period is open",
+    "number": "Statement number", "charges": "Charges", "no": "No.", "line": "Line", "period": "Period",
+    "quantity": "Quantity", "rate": "Rate", "part": "Part", "amount": "Amount", "total": "Total", "held": "GPU-h held",
+    "used": "GPU-h used", "utilization": "Utilisation", "cost": "Cost", "waste": "Waste",
+    "views": "What was held, used and wasted", "class": "Class", "model": "GPU model", "budget": "Budget",
+    "trend": "Trend", "by_month": "total by month", "month": "Month", "how": "How to read this",
+}  # fmt: skip
+"""What the template says, by what it calls it."""
 
 
-def to_pdf(statement: Statement) -> bytes:
+def to_pdf(statement: Statement, words: Words = ENGLISH) -> bytes:
     """Return the PDF."""
     # No font of the machine: the same bytes everywhere. PDF/A is what archives of accounts ask for.
     return typst.compile(
         _template(),
         format="pdf",
-        ignore_system_fonts=True,
-        sys_inputs=_inputs(statement),
+        font_paths=_fonts(words.locale),
+        sys_inputs=_inputs(statement, words),
         timestamp=int(statement.as_of.timestamp()),
         pdf_standards="a-2b",
     )
 
 
-def to_png(statement: Statement) -> list[bytes]:
+def to_png(statement: Statement, words: Words = ENGLISH) -> list[bytes]:
     """Return the pages as pictures, for whoever changes the layout and wants to look at it."""
     pages: Any = typst.compile(
-        _template(), format="png", ppi=110, ignore_system_fonts=True, sys_inputs=_inputs(statement)
+        _template(),
+        format="png",
+        ppi=110,
+        font_paths=_fonts(words.locale),
+        sys_inputs=_inputs(statement, words),
     )
     return pages if isinstance(pages, list) else [pages]
 
 
-def _inputs(statement: Statement) -> dict[str, str]:
-    return {"statement": json.dumps(_laid_out(statement), ensure_ascii=False)}
+def _inputs(statement: Statement, words: Words) -> dict[str, str]:
+    return {"statement": json.dumps(_laid_out(statement, words), ensure_ascii=False)}
+
+
+@cache
+def _fonts(locale: str) -> typst.Fonts:
+    """Return the fonts of a language: those that Typst brings, and for Persian the one that is here."""
+    own = [str(files("pipelines.book").joinpath("fonts"))] if locale == "fa" else []
+    return typst.Fonts(include_system_fonts=False, font_paths=own)
 
 
 @cache
@@ -56,103 +70,128 @@ def _template() -> bytes:
     return files("pipelines.book").joinpath("statement.typ").read_bytes()
 
 
-def _laid_out(statement: Statement) -> dict[str, Any]:
-    zone = ZoneInfo(statement.period.timezone)
-    start, end = (t.astimezone(zone) for t in (statement.period.from_, statement.period.to))
-    tenant = statement.tenant
+def _laid_out(s: Statement, words: Words) -> dict[str, Any]:
+    zone = ZoneInfo(s.period.timezone)
+    start, end = (t.astimezone(zone) for t in (s.period.from_, s.period.to))
+    tenant, label = s.tenant, words.label
     facts = [
         ("Tenant", tenant.id),
         *([("Cost center", tenant.cost_center)] if tenant.cost_center else []),
         *([("Part of", tenant.parent)] if tenant.parent else []),
-        ("From", f"{start:%Y-%m-%d %H:%M}"),
-        ("Up to, without", f"{end:%Y-%m-%d %H:%M}"),
-        ("Time zone", statement.period.timezone),
+        ("From", words.date(start)),
+        ("Up to, without", words.date(end)),
+        ("Time zone", s.period.timezone),
     ]
+    number = s.number or label("Draft")
+    as_of = words.date(s.as_of)
     return {
-        "title": f"GPU statement {tenant.name} {statement.label}",
-        "author": statement.issuer or "GPULedger",
-        "issuer": statement.issuer or "",
-        "number": statement.number or "",
-        "draft": statement.number is None,
+        "lang": words.locale,
+        "rtl": words.right_to_left,
+        "words": {key: label(text) for key, text in LABELS.items()} | {"comma": words.comma},
+        "pages": [words.number(str(n)) for n in range(1, MOST_PAGES)],
+        "title": f"GPU statement {tenant.name} {s.label}",
+        "author": s.issuer or "GPULedger",
+        "issuer": s.issuer or "",
+        "number": words.number(s.number or ""),
+        "draft": s.number is None,
         "tenant": {"name": tenant.name},
-        "period": {"label": statement.label},
-        "currency": statement.currency,
-        "facts": [{"name": name, "value": value} for name, value in facts],
-        "glance": _glance(statement),
-        "lines": [_line(line, statement.currency) for line in statement.lines],
-        "total": amount(statement.total, statement.currency),
-        **_views(statement),
-        "budget": _budget(statement),
-        "trend": _trend(statement),
-        "notes": [*statement.notes, *MEANINGS],
-        "footer": f"{statement.number or 'Draft'} · {tenant.id} · {statement.label} · as of "
-        f"{statement.as_of:%Y-%m-%d %H:%M} UTC · configuration {statement.config_hash[:12]}",
+        "period": {"label": words.number(s.label)},
+        "currency": s.currency,
+        "facts": [{"name": label(name), "value": value} for name, value in facts],
+        "glance": _glance(s, words),
+        "lines": [_line(line, s, words) for line in s.lines],
+        "total": words.number(amount(s.total, s.currency)),
+        **_views(s, words),
+        "budget": _budget(s, words),
+        "trend": _trend(s, words),
+        "notes": words.notes(s),
+        "footer": f"{number} · {tenant.id} · {words.number(s.label)} · {label('as of')} {as_of} UTC"
+        f" · {label('configuration')} {s.config_hash[:12]}",
     }
 
 
-def _glance(s: Statement) -> list[dict[str, Any]]:
-    hours = s.gpu_hours
-    unused = f"{quantity(hours.reserved_unused, 1)} more reserved, not used" if hours.reserved_unused else ""
+def _glance(s: Statement, words: Words) -> list[dict[str, Any]]:
+    hours, label, number = s.gpu_hours, words.label, words.number
+    more = f"{number(quantity(hours.reserved_unused, 1))} {label('more reserved, not used')}"
+    used = f"{_figure(quantity(hours.active, 1), words)} {label('GPU-hours used')}"
+    energy = UNKNOWN if s.energy_kwh is None else f"{quantity(s.energy_kwh, 1)} kWh"
+    carbon = UNKNOWN if s.co2e_kg is None else f"{quantity(s.co2e_kg, 1)} kg"
     tiles = [
-        (f"Total {s.currency}", amount(s.total, s.currency), "", True),
-        ("GPU-hours held", quantity(hours.allocated, 1), unused, False),
-        ("Utilisation", percent(s.utilization), f"{quantity(hours.active, 1)} GPU-hours used", False),
-        (f"Waste {s.currency}", amount(s.waste, s.currency), "held, not used", False),
-        ("Cost of what was held", amount(s.held_cost, s.currency), "usage and used reservations", False),
-        ("Coverage", percent(s.coverage), "of the held time observed", False),
-        ("Energy", UNKNOWN if s.energy_kwh is None else f"{quantity(s.energy_kwh, 1)} kWh", "", False),
-        ("CO₂e", UNKNOWN if s.co2e_kg is None else f"{quantity(s.co2e_kg, 1)} kg", "", False),
+        (f"{label('Total')} {s.currency}", amount(s.total, s.currency), "", True),
+        (label("GPU-hours held"), quantity(hours.allocated, 1), more if hours.reserved_unused else "", False),
+        (label("Utilisation"), percent(s.utilization), used, False),
+        (f"{label('Waste')} {s.currency}", amount(s.waste, s.currency), label("held, not used"), False),
+        (label("Cost of what was held"), amount(s.held_cost, s.currency), label("usage and used reservations"), False),
+        (label("Coverage"), percent(s.coverage), label("of the held time observed"), False),
+        (label("Energy"), energy, "", False),
+        ("CO₂e", carbon, "", False),
     ]
-    return [{"name": name, "value": value, "note": note, "large": large} for name, value, note, large in tiles]
+    return [
+        {"name": name, "value": _figure(value, words), "note": note, "large": large}
+        for name, value, note, large in tiles
+    ]
 
 
-def _line(line: Line, currency: str) -> dict[str, Any]:
+def _figure(text: str, words: Words) -> str:
+    return words.label(text) if text == UNKNOWN else words.number(text)
+
+
+def _line(line: Line, s: Statement, words: Words) -> dict[str, Any]:
+    number = words.number
     return {
-        "number": str(line.number),
-        "description": line.description,
-        "charge_period": line.charge_period,
-        "quantity": "" if line.quantity is None else f"{quantity(line.quantity)} {line.unit or ''}".strip(),
-        "amount": amount(line.amount, currency),
+        "number": number(str(line.number)),
+        "description": words.phrase(line.description),
+        "charge_period": number(line.charge_period),
+        "quantity": "" if line.quantity is None else number(quantity(line.quantity)),
+        "unit": "" if line.quantity is None else words.label(line.unit or ""),
+        "amount": number(amount(line.amount, s.currency)),
         "parts": [
             {
-                "description": part.description,
-                "quantity": "" if part.quantity is None else quantity(part.quantity),
-                "rate": part.rate or "",
-                "amount": amount(part.amount, currency),
+                "description": words.phrase(part.description),
+                "quantity": "" if part.quantity is None else number(quantity(part.quantity)),
+                "rate": number(part.rate or ""),
+                "amount": number(amount(part.amount, s.currency)),
             }
             for part in line.parts
         ],
     }
 
 
-def _views(s: Statement) -> dict[str, Any]:
+def _views(s: Statement, words: Words) -> dict[str, Any]:
     shown = sorted(s.workloads, key=lambda w: (-Decimal(w.cost), -w.gpu_hours, w.name))
     rest = shown[SHOWN_WORKLOADS:]
-    title = "Workload" if not rest else f"Workload, the {SHOWN_WORKLOADS} dearest of {len(shown)}"
-    workloads = [*shown[:SHOWN_WORKLOADS], *([_together(rest)] if rest else [])]
+    title = words.label("Workload")
+    if rest:
+        counts = (words.number(str(SHOWN_WORKLOADS)), words.number(str(len(shown))))
+        title = (
+            f"{title}، {counts[0]} تا از گران‌ترین‌ها از {counts[1]}"
+            if words.right_to_left
+            else f"{title}, the {counts[0]} dearest of {counts[1]}"
+        )
+    workloads = [*shown[:SHOWN_WORKLOADS], *([_together(rest, words)] if rest else [])]
     return {
-        "classes": _rows(s.classes, s),
-        "models": _rows(s.models, s),
-        "workloads": _rows(workloads, s),
+        "classes": _rows(s.classes, s, words),
+        "models": _rows(s.models, s, words),
+        "workloads": _rows(workloads, s, words),
         "workloads_title": title,
         "shares_total": {
-            "held": quantity(s.gpu_hours.allocated),
-            "used": quantity(s.gpu_hours.active),
-            "utilization": percent(s.utilization),
-            "cost": amount(s.held_cost, s.currency),
-            "waste": amount(s.waste, s.currency),
+            "held": _figure(quantity(s.gpu_hours.allocated), words),
+            "used": _figure(quantity(s.gpu_hours.active), words),
+            "utilization": _figure(percent(s.utilization), words),
+            "cost": _figure(amount(s.held_cost, s.currency), words),
+            "waste": _figure(amount(s.waste, s.currency), words),
         },
-        "held_note": f"three views of the same hours; cost and waste in {s.currency}",
+        "held_note": f"{words.label('three views of the same hours; cost and waste in')} {s.currency}",
     }
 
 
-def _together(rest: Sequence[Share]) -> Share:
+def _together(rest: Sequence[Share], words: Words) -> Share:
     seen = [w for w in rest if w.active_gpu_hours is not None]
     known = [Decimal(w.waste) for w in rest if w.waste is not None]
     held = sum(w.gpu_hours for w in seen)
     active = sum(w.active_gpu_hours or 0.0 for w in seen)
     return Share(
-        name=f"{len(rest)} others",
+        name=f"{words.number(str(len(rest)))} {words.label('others')}",
         gpu_hours=sum(w.gpu_hours for w in rest),
         active_gpu_hours=active if seen else None,
         utilization=active / held if held else None,
@@ -161,48 +200,54 @@ def _together(rest: Sequence[Share]) -> Share:
     )
 
 
-def _rows(shares: Sequence[Share], s: Statement) -> list[dict[str, str]]:
+def _rows(shares: Sequence[Share], s: Statement, words: Words) -> list[dict[str, str]]:
     held, _ = adding_up([share.gpu_hours for share in shares])
     used, _ = adding_up([share.active_gpu_hours or 0.0 for share in shares])
     return [
         {
-            "name": share.name.replace("_", " ") if share in s.classes else share.name,
-            "held": hours,
-            "used": UNKNOWN if share.active_gpu_hours is None else active,
-            "utilization": percent(share.utilization),
-            "cost": amount(share.cost, s.currency),
-            "waste": amount(share.waste, s.currency),
+            "name": words.phrase(share.name.replace("_", " ")) if share in s.classes else share.name,
+            "held": words.number(hours),
+            "used": words.label(UNKNOWN) if share.active_gpu_hours is None else words.number(active),
+            "utilization": _figure(percent(share.utilization), words),
+            "cost": _figure(amount(share.cost, s.currency), words),
+            "waste": _figure(amount(share.waste, s.currency), words),
         }
         for share, hours, active in zip(shares, held, used, strict=True)
     ]
 
 
-def _budget(s: Statement) -> list[dict[str, Any]]:
+def _budget(s: Statement, words: Words) -> list[dict[str, Any]]:
     budget = s.budget
     if budget is None:
         return []
-    rows = []
+    rows: list[tuple[str, float, str, str]] = []
     if budget.monthly is not None and budget.spent_ratio is not None:
-        value = f"{amount(s.total, s.currency)} of {amount(budget.monthly, s.currency)} ({percent(budget.spent_ratio)})"
-        rows.append((f"Money, {s.currency}", budget.spent_ratio, value))
+        shown = (amount(s.total, s.currency), amount(budget.monthly, s.currency))
+        rows.append((f"{words.label('Money')}{words.comma} {s.currency}", budget.spent_ratio, *shown))
     if budget.gpu_hours is not None and budget.gpu_hours_ratio is not None:
-        held, of = quantity(s.gpu_hours.allocated, 1), quantity(budget.gpu_hours, 1)
-        rows.append(("GPU-hours", budget.gpu_hours_ratio, f"{held} of {of} ({percent(budget.gpu_hours_ratio)})"))
+        shown = (quantity(s.gpu_hours.allocated, 1), quantity(budget.gpu_hours, 1))
+        rows.append((words.label("GPU-hours"), budget.gpu_hours_ratio, *shown))
     return [
-        {"name": name, "share": min(max(share, 0.0), 1.0), "over": share > 1, "value": value}
-        for name, share, value in rows
+        {
+            "name": name,
+            "share": min(max(share, 0.0), 1.0),
+            "over": share > 1,
+            "value": f"{words.number(spent)} {words.label('of')} {words.number(whole)}"
+            f" ({words.number(percent(share))})",
+        }
+        for name, share, spent, whole in rows
     ]
 
 
-def _trend(s: Statement) -> list[dict[str, Any]]:
+def _trend(s: Statement, words: Words) -> list[dict[str, Any]]:
     months = [(p.period, p.gpu_hours, p.total, False) for p in s.trend]
     months.append((s.label, s.gpu_hours.allocated, s.total, True))
     largest = max((abs(Decimal(total)) for _, _, total, _ in months), default=Decimal(0))
     return [
         {
-            "period": period,
-            "held": quantity(hours, 1),
-            "total": amount(total, s.currency),
+            "period": words.number(period),
+            "held": words.number(quantity(hours, 1)),
+            "total": words.number(amount(total, s.currency)),
             "share": float(max(Decimal(total), Decimal(0)) / largest) if largest else 0.0,
             "current": current,
         }

@@ -28,10 +28,10 @@ class Found:
     statement: Statement
     book: ClosedBook | None = None
 
-    def rendered(self, format_: str) -> bytes:
-        """Return it in one of FORMATS: the very bytes that were closed, where they were kept."""
-        kept = self.book.stored(self.statement.tenant.id, format_) if self.book else None
-        return rendered(self.statement, format_) if kept is None else kept
+    def rendered(self, format_: str, locale: str = "en") -> bytes:
+        """Return it in one of FORMATS: the very bytes that were closed, where they were kept in that language."""
+        kept = self.book.stored(self.statement.tenant.id, format_) if self.book and locale == "en" else None
+        return rendered(self.statement, format_, locale) if kept is None else kept
 
 
 def statement(config: Config, tenant: str, period: str) -> Found:
@@ -63,21 +63,33 @@ def statement(config: Config, tenant: str, period: str) -> Found:
     return Found(made)
 
 
-def rendered(statement: Statement, format_: str) -> bytes:
-    """Return a statement in one of FORMATS; the same statement gives the same bytes."""
-    if format_ == "json":
-        return statement.to_json().encode()
-    if format_ == "csv":
+def rendered(statement: Statement, format_: str, locale: str = "en") -> bytes:
+    """Return a statement in one of FORMATS; the same statement gives the same bytes.
+
+    Args:
+        locale: of pdf and xlsx; csv and json are for machines, and speak one language.
+
+    Raises:
+        UsageError: no such locale, or one for a format that has none.
+    """
+    if format_ in {"json", "csv"}:
+        if locale != "en":
+            raise UsageError(f"--locale {locale}: {format_} is for machines; choose pdf or xlsx")
+        if format_ == "json":
+            return statement.to_json().encode()
         from pipelines.book.statement_csv import to_csv
 
         return to_csv(statement)
+    from pipelines.book.words import words_of
+
+    words = words_of(locale)
     if format_ == "xlsx":
         from pipelines.book.statement_xlsx import to_xlsx
 
-        return to_xlsx(statement)
+        return to_xlsx(statement, words)
     from pipelines.book.statement_pdf import to_pdf
 
-    return to_pdf(statement)
+    return to_pdf(statement, words)
 
 
 def trends(config: Config, before: str) -> dict[str, list[Past]]:

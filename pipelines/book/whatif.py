@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from exporter.errors import UsageError
 from pipelines.book.corrections import METERING
 from pipelines.book.reckoning import Reckoning
+from pipelines.book.supposing import parse_replacement, parse_reservation, with_fleet, with_reservations
 from pipelines.config import Config
 from pipelines.metering import Metered
 from pipelines.money import plain, round_money
@@ -58,13 +59,19 @@ class WhatIf(_Part):
         return self.model_dump_json(indent=2)
 
 
-def whatif(config: Config, other: Config, period: str) -> WhatIf:
+def whatif(
+    config: Config, other: Config, period: str, *, fleet: Sequence[str] = (), reserve: Sequence[str] = ()
+) -> WhatIf:
     """Return what a period would come to under another configuration, from what is published.
 
     A closed month is compared as it was closed, with its own usage. What was booked in the period stays as it is.
 
+    Args:
+        fleet: other cards, each as GLOB=MODEL[:SPEED].
+        reserve: further reservations for the whole period, each as TENANT:MODEL:GPUS[:RATE].
+
     Raises:
-        UsageError: no such period, or another currency.
+        UsageError: no such period, another currency, or a supposition that is none.
         LedgerError: nothing was published yet.
     """
     if other.currency != config.currency:
@@ -73,7 +80,10 @@ def whatif(config: Config, other: Config, period: str) -> WhatIf:
     metered, as_of = published_fleet(config.ledger)
     reckoned = Reckoning(config, metered, as_of).of(span)
     usage = reckoned.closed.metered() if reckoned.closed else metered
-    then = rated_by(other, usage, span, as_of)
+    if fleet:
+        usage = with_fleet(usage, [parse_replacement(text) for text in fleet])
+    supposed = with_reservations(other, [parse_reservation(text, other, span) for text in reserve])
+    then = rated_by(supposed, usage, span, as_of)
     return compared(reckoned.report, then, other, metering_that_differs(reckoned.config, other))
 
 
