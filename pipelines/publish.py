@@ -23,6 +23,7 @@ import polars as pl
 from exporter.errors import LedgerError
 from pipelines import store
 from pipelines.analysis.bottlenecks import bottleneck_table, bottlenecks
+from pipelines.analysis.jobs import settled
 from pipelines.analysis.stage import tables as analysis_tables
 from pipelines.analysis.tables import BOTTLENECK
 from pipelines.book.reckoning import Reckoning
@@ -234,12 +235,14 @@ def _tenant_tables(
     if not charges.height and not own_reports:
         return None
     own = tenancy(metered.leases, config).filter(pl.col("tenant") == tenant).select("lease", "from", "to")
+    usage = _own_usage(metered.usage, own, tenant)
     return {
         "lease": _own_leases(metered.leases, own),
         **of_tenant(metered.state, _own_leases(metered.leases, own)),
-        "usage": _own_usage(metered.usage, own, tenant),
+        "usage": usage,
         "charge": charges,
         "bottleneck": fleet["bottleneck"].filter(pl.col("tenant") == tenant),
+        "bottleneck_window": _own_windows(metered, usage, months),
         **tenant_tables(tenant, fleet),
         **{name: fleet[name].filter(pl.col("tenant") == tenant) for name in OUTLOOK},
         "tenant_report": pl.DataFrame(
@@ -267,6 +270,23 @@ def _own_usage(usage: pl.DataFrame, own: pl.DataFrame, tenant: str) -> pl.DataFr
         (pl.col("start") >= pl.col("from")) & (pl.col("start") < pl.col("to"))
     )
     return mine.with_columns(owner=pl.when(pl.col("owner") == tenant).then("owner")).select(usage.columns)
+
+
+def _own_windows(metered: Metered, usage: pl.DataFrame, months: list[Month]) -> pl.DataFrame:
+    """Return the hours of a tenant's own workloads, as each month's report sees them."""
+    key = ["cluster", "workload", "hour"]
+    mine = (
+        usage.select("lease", hour=pl.col("start") // HOUR_MS * HOUR_MS)
+        .join(metered.leases.select("cluster", "workload", lease="id"), on="lease")
+        .select(key)
+        .unique()
+    )
+    windows = [
+        settled(metered.analysis.within((to_ms(report.period.from_), to_ms(report.period.to))).windows)
+        for _, _, report in months
+    ]
+    table = pl.concat([metered.analysis.windows.clear(), *windows]).unique(key, keep="first", maintain_order=True)
+    return table.join(mine, on=key, how="semi", maintain_order="left")
 
 
 def _tenant_rows(config: Config) -> pl.DataFrame:

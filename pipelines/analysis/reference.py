@@ -35,6 +35,27 @@ of a tenant add up to its waste to the cent, and nothing is in two of them. A ca
 waste: a GPU that waits in a collective is busy by its engine. `share_of_time` says the one, `waste` the other.
 """
 
+CAPTURES: Final = """
+## Real cards, looked at by hand
+
+nvidia_gpu_exporter's public captures (utkuozdemir/nvidia_gpu_exporter, MIT) of cards idle and under load, as if an hour
+looked like the capture. They have GPU_UTIL, MEM_COPY_UTIL, power and clocks, and no profiling field.
+
+| card | idle: power, GPU_UTIL | told | load: power, GPU_UTIL, copy | told |
+|---|---|---|---|---|
+| RTX 2080 Super, driver 595 | 39 of 250 W, 0 % | `idle` | 112 W, 8 %, 3 % | `unknown` |
+| RTX 2080 Super, driver 610 | 39 of 250 W, 0 % | `idle` | 98 W, 8 %, 3 % | `unknown` |
+| RTX 4080 Super | 26 of 320 W, 0 % | `idle` | 84 W, 7 %, 2 % | `unknown` |
+| H100 80GB HBM3 | 70 of 700 W, 0 % | `idle` | 632 W, 100 %, 11 % | `unknown` |
+| H200 | 78 of 700 W, 0 % | `idle` | 627 W, 100 %, 7 % | `unknown` |
+| H100 in MIG mode | 71 of 700 W, none | `unknown` | 434 W, none | `unknown` |
+
+By hand: the idle ones are idle, and the 2080's reasons show a power cap at 39 W, which is no throttling. Under load the
+H100 draws 90 % of its limit at full clock, so something computes; whether on tensor cores, waiting for DRAM or in one
+small kernel, GPU_UTIL doesn't say. In MIG mode the driver gives no utilisation at all, and 71 W of an empty card and
+of one that holds a context look alike. `unknown` is right, and nobody is accused.
+"""
+
 
 def render() -> str:
     """Return the generated part of the document."""
@@ -44,6 +65,7 @@ def render() -> str:
         *_signatures(),
         *_thresholds(),
         *_features(),
+        CAPTURES,
     ]
     return "\n".join(parts) + "\n"
 

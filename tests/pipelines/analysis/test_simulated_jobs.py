@@ -72,3 +72,11 @@ def test_every_answer_has_its_evidence_and_remedy(folder: Path) -> None:
         if cause != UNKNOWN:
             assert 0.5 <= confidence <= 1.0, cause
             assert json.loads(evidence), cause
+
+
+def test_a_tenant_can_look_at_the_hours_of_its_workloads(folder: Path, truth: dict[str, str]) -> None:
+    [(workloads, hours)] = published(
+        folder, "SELECT count(DISTINCT workload), count(DISTINCT hour) FROM bottleneck_window"
+    )
+    assert workloads == len(truth)
+    assert hours > 24
