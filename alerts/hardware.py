@@ -7,6 +7,7 @@ from typing import Final
 
 from alerts.recording.states import EVENT_MINUTES, changed
 from alerts.rule import Alert, Severity
+from exporter.catalog import PREFIX
 from exporter.xid import xid_class
 from pipelines.promql.expressions import by
 from pipelines.promql.normalise import BOARD
@@ -55,12 +56,27 @@ def _xids() -> Iterator[Alert]:
     )
     for name, tier, severity, step in tiers:
         yield _xid(name, tier, severity, step)
+    # Of a card that was gone before the exporter started, the kernel's log tells no more than its bus address.
+    unlisted = f'last_over_time({PREFIX}xid_last_timestamp_seconds{{uuid=""}}[5m])'
+    yield Alert(
+        name="GpuXidUnlistedCard",
+        expr=f"time() - max by {by(*_NODE, 'xid')} ({unlisted}) < {EVENT_MINUTES * 60}",
+        severity="critical",
+        audience="platform",
+        summary="XID {{ $labels.xid }} on a card of {{ $labels.node }} that the driver doesn't list",
+        description="The kernel's log names it by its bus address alone, {{ $value | humanizeDuration }} ago. Look at "
+        "dmesg and lspci; drain the node, and restart it.",
+        dashboard=_BOARD,
+        labels=(*_NODE, "xid"),
+    )
     applications = _selected("application")
-    holder = f"group by {by(*CARD, 'tenant')} ({HELD})"
+    # Who held the card when it came: a program that fails is gone before the next sample, and another one comes.
+    holder = f"group by {by(*CARD, 'tenant')} (last_over_time({HELD}[2m]))"
+    begun = f"{holder} and on {by(*BOARD)} ({applications} unless {applications} offset 1m)"
     code = f"max by {by(*BOARD)} ({XID_LAST})"
     yield Alert(
         name="GpuXidApplication",
-        expr=f"{holder} * on {by(*BOARD)} group_left () {code} and on {by(*BOARD)} {applications}",
+        expr=f"max_over_time(({begun})[{EVENT_MINUTES}m:1m]) * on {by(*BOARD)} group_left () {code}",
         severity="info",
         audience="tenant",
         summary=f"A program of {{{{ $labels.tenant }}}} failed on {_WHERE} (XID {{{{ $value }}}})",
@@ -137,11 +153,10 @@ def _errors() -> Iterator[Alert]:
         dashboard=_BOARD,
         labels=CARD,
     )
-    before = f"last_over_time({NVLINK_ERRORS}[6h] offset 1h)"
-    grown = f"{NVLINK_ERRORS} - {before} >= {NVLINK_RECOVERIES}"
+    before = f"(last_over_time({NVLINK_ERRORS}[6h] offset 1h) or 0 * {NVLINK_ERRORS})"
     yield Alert(
         name="GpuNvlinkErrors",
-        expr=f"({grown}) or ({NVLINK_ERRORS} >= {NVLINK_RECOVERIES} unless {before})",
+        expr=f"{NVLINK_ERRORS} - {before} >= {NVLINK_RECOVERIES}",
         severity="warning",
         audience="platform",
         summary=f"NVLink of {_WHERE} recovered {{{{ $value }}}} times in an hour",

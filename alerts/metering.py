@@ -124,11 +124,37 @@ def _owners() -> Iterator[Alert]:
         labels=(*_NODE, "adapter"),
     )
 
+    yield Alert(
+        name="GpuOwnersConflict",
+        expr=f"count by {by(*_NODE)} (max_over_time({PREFIX}owner_conflicts[5m]) > 0)",
+        for_="15m",
+        severity="warning",
+        audience="platform",
+        summary="Sources name different holders of {{ $value }} devices of {{ $labels.node }}",
+        description="One is believed and billed, the other overruled: gpuledger_owner_conflicts says which. A process "
+        "may use a card that was given to somebody else.",
+        dashboard=_STACK,
+        labels=_NODE,
+    )
+    yield Alert(
+        name="GpuKernelLogUnread",
+        expr=f"max by {by(*_NODE)} (max_over_time({PREFIX}kernel_log_up[15m])) == 0",
+        for_="5m",
+        severity="warning",
+        audience="platform",
+        summary="The exporter of {{ $labels.node }} can't read the kernel's log",
+        description="XIDs of cards that left the bus are not seen. Look at the rights on /dev/kmsg or the journal, or "
+        "leave --kernel-log out.",
+        dashboard=_STACK,
+        labels=_NODE,
+    )
+
 
 def _pipeline() -> Iterator[Alert]:
+    # A daemon that is gone says nothing: what it said last counts for a day.
     yield Alert(
         name="PipelineLate",
-        expr=f"time() - max(max_over_time({PREFIX}pipeline_last_success_timestamp_seconds[1h])) "
+        expr=f"time() - max(max_over_time({PREFIX}pipeline_last_success_timestamp_seconds[1d])) "
         f"> {PIPELINE_LATE_SECONDS}",
         for_="5m",
         severity="critical",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from alerts.rule import Alert
 from pipelines.config import Config
 from pipelines.promql.expressions import number
-from pipelines.promql.recorded import FREE_COST, IDLE_COST, RESERVED, RESERVED_USED
+from pipelines.promql.recorded import FREE_COST, IDLE_COST, RESERVATION_USED, RESERVED
 
 
 def waste(config: Config) -> Iterator[Alert]:
@@ -35,10 +35,9 @@ def waste(config: Config) -> Iterator[Alert]:
         dashboard="gpuledger-idle",
         labels=("cluster", "model"),
     )
-    used = f"(sum by (tenant, reservation) ({RESERVED_USED}) or 0 * {RESERVED})"
     yield Alert(
         name="ReservationUnused",
-        expr=f"1 - avg_over_time({used}[1d:5m]) / {RESERVED} > {number(limits.reservation_unused)}",
+        expr=f"1 - avg_over_time({RESERVATION_USED}[1d]) > {number(limits.reservation_unused)} and {RESERVED}",
         for_="1h",
         severity="info",
         audience="tenant",

@@ -21,6 +21,7 @@ from pipelines.promql.recorded import (
     HELD,
     QUOTA,
     RESERVATION_END,
+    RESERVATION_USED,
     RESERVED,
     RESERVED_USED,
     TENANT_ACTIVE,
@@ -46,6 +47,9 @@ def tenants(config: Config) -> Iterator[RecordingRule]:
     yield RecordingRule(TENANT_ACTIVE, f"sum by {_MODELS} ({HELD} * on {by(*DEVICE)} group_left () {activity})")
     for place, reservation in enumerate(config.reservations):
         yield _used(reservation, [r for r in config.reservations[:place] if r.tenant == reservation.tenant])
+    if config.reservations:
+        used = f"sum by {by('tenant', 'reservation')} ({RESERVED_USED})"
+        yield RecordingRule(RESERVATION_USED, f"({used} or 0 * {RESERVED}) / {RESERVED}")
     yield from _classes(bool(config.reservations), any(tenant.quota for tenant in config.tenants))
 
 

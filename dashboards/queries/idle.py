@@ -14,8 +14,7 @@ from pipelines.promql.recorded import (
     IDLE_COST,
     MODEL_FREE,
     RESERVATION_COST,
-    RESERVED,
-    RESERVED_USED,
+    RESERVATION_USED,
     TENANT_HELD,
     TENANT_IDLE,
 )
@@ -28,9 +27,7 @@ IDLE_MONEY: Final = f"sum({IDLE_COST}{_OF}) or 0 * {_ANY}"
 FREE_MONEY: Final = f"sum({FREE_COST}{_MODELS})"
 IDLE_GPUS: Final = f"sum({TENANT_IDLE}{_OF}) or 0 * {_ANY}"
 FREE_GPUS: Final = f"sum({MODEL_FREE}{_MODELS})"
-_UNUSED_PART: Final = (
-    f"(1 - (sum by (tenant, reservation) ({RESERVED_USED}) or 0 * {RESERVED}) / {RESERVED}{{{TENANT}}})"
-)
+_UNUSED_PART: Final = f"(1 - {RESERVATION_USED}{{{TENANT}}})"
 _RESERVATION_COST: Final = f"{RESERVATION_COST}{{{TENANT}}}"
 UNUSED_BY_RESERVATION: Final = f"{_UNUSED_PART} * {_RESERVATION_COST}"
 UNUSED_MONEY: Final = f"sum({UNUSED_BY_RESERVATION})"

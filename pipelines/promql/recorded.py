@@ -146,6 +146,9 @@ RESERVATION_END: Final = _recorded(
 RESERVED_USED: Final = _recorded(
     "tenant:reserved_used:gpus", ("tenant", "reservation", "model"), "GPUs held that a reservation pays for."
 )
+RESERVATION_USED: Final = _recorded(
+    "tenant:reservation_used:ratio", ("tenant", "reservation"), "Part of a reservation that is used now."
+)
 BY_CLASS: Final = _recorded(
     "tenant_class:held:gpus", ("tenant", "model", "class"), "GPUs that a tenant holds by class."
 )

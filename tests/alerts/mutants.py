@@ -1,4 +1,4 @@
-"""Small wrong changes to an alert's rule: thresholds, operators, matchers, durations and labels."""
+"""Small wrong changes to an alert's rule: thresholds, operators, matchers, ranges, durations and labels."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 _COMPARED = re.compile(r"(?P<operator>>=|<=|==|!=|>|<) (?P<number>[0-9.]+)")
 _OTHER = {">": (">=", "<"), ">=": (">", "<"), "<": ("<=", ">"), "<=": ("<", ">"), "==": ("!=",), "!=": ("==",)}
 _MATCHER = re.compile(r'(?P<name>[a-z_]+)(?P<operator>=~|=)"(?P<value>[^"]*)"')
+_LENGTH = re.compile(r"(?:\[|offset )(?P<amount>[0-9]+)(?P<unit>[mhd])")
 _JOINED = re.compile(r" (and|unless|or) ")
 _OPPOSITE = {"and": "unless", "unless": "and", "or": "and"}
 
@@ -28,12 +29,14 @@ def mutants(rule: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         if found["operator"] == "=~" and "(" not in found["value"] and len(alternatives) > 1:
             for fewer in (alternatives[1:], alternatives[:-1]):
                 yield _changed(rule, found.start("value"), found.end("value"), "|".join(fewer))
+    for found in _LENGTH.finditer(expr):
+        yield _changed(rule, found.start("amount"), found.end("amount"), f"{found['amount']}0")
     for found in _JOINED.finditer(expr):
         yield _changed(rule, found.start(1), found.end(1), _OPPOSITE[found[1]])
     if "for" in rule:
         amount, unit = int(rule["for"][:-1]), rule["for"][-1]
-        for other in (amount * 3, 0):
-            yield f"for: {other}{unit}", {**rule, "for": f"{other}{unit}"}
+        for length in (amount * 3, 0):
+            yield f"for: {length}{unit}", {**rule, "for": f"{length}{unit}"}
     for name, value in rule["labels"].items():
         yield f"without its {name}", {**rule, "labels": {k: v for k, v in rule["labels"].items() if k != name}}
         yield f"another {name}", {**rule, "labels": {**rule["labels"], name: f"not-{value}"}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -56,18 +57,37 @@ def rule_of(alert: str) -> dict[str, Any]:
     return rule
 
 
-def run(cases: Sequence[Case], alert: Mapping[str, Any], folder: Path) -> str:
-    """What promtool says is wrong with the cases under this form of their alert's rule; "" where all hold."""
-    return "".join(_run(list(alike), _resting_on(alert, given), folder) for given, alike in _alike(cases))
+def failing(cases: Sequence[Case], forms: Mapping[str, Mapping[str, Any]], folder: Path) -> dict[str, str]:
+    """What promtool says of each form of an alert's rule, by the form's name, that doesn't keep to the cases.
+
+    All forms stand beside each other in one rule file, each under a name of its own: a history is loaded, and what they
+    rest on is recorded, once for all of them.
+    """
+    wrong: dict[str, str] = {}
+    while True:
+        left = {name: rule for name, rule in forms.items() if name not in wrong}
+        said = _run(cases, left, folder)
+        found = {left_name: said for left_name in left if re.search(rf"(alertname|rule): {left_name},", said)}
+        assert found or not said, said
+        wrong |= found
+        # A rule that can't be evaluated ends the history for all: the others are asked again without it.
+        if not re.search(r"^ +rule: ", said, re.MULTILINE):
+            return wrong
 
 
-def noticed(cases: Sequence[Case], alert: Mapping[str, Any], folder: Path) -> bool:
-    """Whether any case fails under this form of the rule; one case a time, since the first mostly does."""
-    rules = {given: _resting_on(alert, given) for given, _ in _alike(cases)}
-    # Those that state more take less reckoning, and those that fire say more.
-    ordered = sorted(cases, key=lambda case: (not _given(case), not any(case.firing.values())))
-    first, others = ordered[:2], ordered[2:]
-    return any(_run([case], rules[_given(case)], folder) for case in first) or run(others, alert, folder) != ""
+def noticed(cases: Sequence[Case], forms: Mapping[str, Mapping[str, Any]], folder: Path) -> set[str]:
+    """The forms of an alert's rule that don't keep to some case.
+
+    Cases that state what the alert reads take little reckoning, and the first that fire notice most: each lot sees what
+    those before it left.
+    """
+    found: set[str] = set()
+    for _, alike in sorted(_alike(cases), key=lambda pair: -len(pair[0])):
+        ordered = sorted(alike, key=lambda case: not any(case.firing.values()))
+        for lot in (ordered[:2], ordered[2:]):
+            left = {name: rule for name, rule in forms.items() if name not in found}
+            found |= failing(lot, left, folder).keys() if lot and left else set()
+    return found
 
 
 def _alike(cases: Sequence[Case]) -> list[tuple[tuple[str, ...], list[Case]]]:
@@ -80,9 +100,9 @@ def _given(case: Case) -> tuple[str, ...]:
     return tuple(sorted(names & RECORDED.keys()))
 
 
-def _resting_on(alert: Mapping[str, Any], given: Sequence[str]) -> list[Mapping[str, Any]]:
-    """The alert after the recording rules that it rests on, in one group: a test sees no lag between them."""
-    wanted: list[Mapping[str, Any]] = [alert]
+def _with_what_they_rest_on(alerts: Sequence[Mapping[str, Any]], given: Sequence[str]) -> list[Mapping[str, Any]]:
+    """Alerts after the recording rules that they rest on, in one group: a test sees no lag between them."""
+    wanted = list(alerts)
     for candidate in reversed(_recording()):
         if candidate["record"] not in given and any(reads(rule["expr"], candidate["record"]) for rule in wanted):
             wanted.insert(0, candidate)
@@ -95,18 +115,25 @@ def _recording() -> list[dict[str, Any]]:
     return [dict(rule) for group in recording(config, read_stock(config)) for rule in group.rules]
 
 
-def _run(cases: Sequence[Case], rules: Sequence[Mapping[str, Any]], folder: Path) -> str:
-    group = {"name": "test", "interval": "1m", "rules": [dict(rule) for rule in rules]}
-    (folder / "rules.yml").write_text(yaml.safe_dump({"groups": [group]}, sort_keys=False, width=10_000))
-    tests = {"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [_test(case) for case in cases]}
-    (folder / "tests.yml").write_text(yaml.safe_dump(tests, sort_keys=False, width=10_000))
-    done = subprocess.run(
-        ["promtool", "test", "rules", str(folder / "tests.yml")], capture_output=True, text=True, check=False
-    )
+def _run(cases: Sequence[Case], forms: Mapping[str, Mapping[str, Any]], folder: Path) -> str:
+    """Promtool's output, "" where every case holds for every form; one process for all."""
+    files = []
+    for number, (given, alike) in enumerate(_alike(cases)):
+        named = [{**form, "alert": name} for name, form in forms.items()]
+        group = {"name": "test", "interval": "1m", "rules": _with_what_they_rest_on(named, given)}
+        _write(folder / f"rules-{number}.yml", {"groups": [group]})
+        tests = [_test(case, list(forms)) for case in alike]
+        files.append(folder / f"tests-{number}.yml")
+        _write(files[-1], {"rule_files": [f"rules-{number}.yml"], "evaluation_interval": "1m", "tests": tests})
+    done = subprocess.run(["promtool", "test", "rules", *files], capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
-def _test(case: Case) -> dict[str, Any]:
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(yaml.dump(content, Dumper=yaml.CSafeDumper, sort_keys=False, width=10_000))
+
+
+def _test(case: Case, names: Sequence[str]) -> dict[str, Any]:
     return {
         "name": f"{case.alert}: {case.what}",
         "interval": "1m",
@@ -114,9 +141,10 @@ def _test(case: Case) -> dict[str, Any]:
         "alert_rule_test": [
             {
                 "eval_time": f"{minute}m",
-                "alertname": case.alert,
+                "alertname": name,
                 "exp_alerts": [{"exp_labels": {**case.labels, **labels}} for labels in instances],
             }
             for minute, instances in case.firing.items()
+            for name in names
         ],
     }

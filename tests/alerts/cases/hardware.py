@@ -86,6 +86,43 @@ def _xid(alert: str, tier: str, labels: dict[str, str], other: int) -> Iterator[
     yield Case(alert, "DCGM's: a blank is no code", {**dcgm(), gauge: "0x9 9223372036854775794x60"}, {12: []}, labels)
 
 
+def _unlisted() -> Iterator[Case]:
+    alert, on_n1 = "GpuXidUnlistedCard", [NODE | {"xid": "79"}]
+    stamp = (
+        'gpuledger_xid_last_timestamp_seconds{node="n1",pci_bus_id="00000000:3B:00.0",xid="79",class="restart_node"}'
+    )
+    yield Case(
+        alert,
+        "first occurrence: fires, resolves",
+        {stamp: "_x10 600x60"},
+        {9: [], 11: on_n1, 24: on_n1, 25: []},
+        CRITICAL,
+    )
+    yield Case(
+        alert,
+        "a second card of the node",
+        {stamp: "600x60", stamp.replace("3B", "4C"): "_x20 1200x60"},
+        {11: on_n1, 26: on_n1, 36: []},
+        CRITICAL,
+    )
+    yield Case(
+        alert,
+        "a card that is listed has alerts of its own",
+        {**ours(), stamp.replace("node=", 'uuid="GPU-a",node='): "_x10 600x60"},
+        {12: []},
+        CRITICAL,
+    )
+    yield Case(
+        alert,
+        "a scrape that fails ends nothing",
+        {stamp: "600x11 stale _ 600x30"},
+        {12: on_n1, 13: on_n1, 26: []},
+        CRITICAL,
+    )
+    yield Case(alert, "the exporter goes away: resolves", {stamp: "600x11 stale"}, {12: on_n1, 18: []}, CRITICAL)
+    yield Case(alert, "none", {stamp: "_x60"}, {30: []}, CRITICAL)
+
+
 def _application() -> Iterator[Case]:
     alert, labels = "GpuXidApplication", {"audience": "tenant", "severity": "info"}
     for code in (codes_of("application")[0], codes_of("application")[-1]):
@@ -101,6 +138,31 @@ def _application() -> Iterator[Case]:
             {9: [], 11: expected, 26: []},
             labels,
         )
+    pods = {name: held("vision-a", pod=name) | held("speech", pod=name) for name in ("a", "b")}
+    before = next(name for name in pods["a"] if "vision-a" in name and "owner" in name)
+    after = next(name for name in pods["b"] if "speech" in name and "owner" in name)
+    yield Case(
+        alert,
+        "the card is handed over after it: who held it is told, not who holds it",
+        {**ours(), **events, before: "1x13 stale", after: "_x13 1x60"},
+        {11: expected, 20: expected, 27: []},
+        labels,
+    )
+    yield Case(
+        alert,
+        "the card was handed over before it",
+        {**ours(), **events, before: "1x4 stale", after: "_x4 1x60"},
+        {11: [A | {"tenant": "speech"}], 20: [A | {"tenant": "speech"}], 27: []},
+        labels,
+    )
+    gone = {name: f"{values.replace('x60', 'x4')} stale" for name, values in events.items()}
+    yield Case(
+        alert,
+        "the exporter goes away: resolves",
+        {**ours(), **held("vision-a"), **gone},
+        {12: expected, 28: []},
+        labels,
+    )
     yield Case(alert, "nobody holds the card", {**ours(), **events}, {11: []}, labels)
     other = {key.replace(str(code), "79"): value.replace(str(code), "79") for key, value in events.items()}
     yield Case(
@@ -163,6 +225,11 @@ def _errors() -> Iterator[Case]:
         alert, "a hole in the samples is no event", {**ours(), series: "5x59 _x30 5x60"}, {59: [], 95: []}, labels
     )
     yield Case(alert, "none", {**ours(), series: "0x60"}, {30: []}, labels)
+    recorded = "device:ecc_uncorrected:count" + series[series.index("{") :]
+    yield Case(
+        alert, "forgotten after six hours without a sample", {recorded: "5x10 _x400 5x30"}, {9: [A], 30: [], 412: [A]},
+        labels,
+    )  # fmt: skip
     dbe = f'DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{{{DCGM_B},exported_pod="POD"}}'
     yield Case(alert, "DCGM's: a new holder is no event", {
         **dcgm(), dbe.replace("POD", "p1"): "4x60", dbe.replace("POD", "p2"): "_x60 4x60",
@@ -185,6 +252,13 @@ def _errors() -> Iterator[Case]:
         {79: [], 80: [A], 139: [A], 141: []},
         labels,
     )
+    yield Case(
+        alert, "four an hour for two hours", {**ours(), series: "3x79 7x70 11x60"}, {80: [], 150: [], 170: []}, labels
+    )
+    recorded = "device:nvlink_errors:count" + series[series.index("{") :]
+    yield Case(
+        alert, "forgotten after six hours without a sample", {recorded: "9x90 _x430 9x30"}, {80: [], 522: [A]}, labels
+    )
     yield Case(alert, "born with four", {**ours(), series: "_x80 4x120"}, {81: []}, labels)
     yield Case(alert, "none", {**ours(), series: "0x120"}, {100: []}, labels)
     crc = f'DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL{{{DCGM_B},exported_pod="POD"}}'
@@ -203,6 +277,8 @@ def _missing() -> Iterator[Case]:
     back = {f"gpuledger_unowned_share_ratio{{{second}}}": "1x29 stale _x29 1x60",
             f"gpuledger_device_up{{{second}}}": "1x29 0x30 1x60"}  # fmt: skip
     yield Case("GpuMissing", "it comes back: resolves", {**expected, **ours(), **back}, {50: [NODE], 62: []}, CRITICAL)
+    recorded = {'node:gpus:expected{node="n1"}': "2x90", 'node:gpus:present{node="n1"}': "1x20 stale"}
+    yield Case("GpuMissing", "one of two, then none at all: another alert", recorded, {20: [NODE], 30: []}, CRITICAL)
     silent = {f"gpuledger_unowned_share_ratio{{{second}}}": "1x90", f"gpuledger_device_up{{{second}}}": "1x29 0x60"}
     yield Case(
         "GpuMissing", "listed, but doesn't answer", {**expected, **ours(), **silent}, {29: [], 36: [NODE]}, CRITICAL
@@ -296,6 +372,14 @@ def _hot_memory() -> Iterator[Case]:
     yield Case(alert, "unknown is not hot", {**ours(), series: "_x60"}, {40: []}, WARNING)
     blank = f"DCGM_FI_DEV_MEMORY_TEMP{{{DCGM_B}}}"
     yield Case(alert, "DCGM's blank is not hot", {**dcgm(), blank: "9223372036854775794x60"}, {40: []}, WARNING)
+    theirs = f'DCGM_FI_DEV_MEMORY_TEMP{{{DCGM_B},exported_pod="POD"}}'
+    yield Case(
+        alert,
+        "DCGM's, over a change of holder",
+        {**dcgm(), theirs.replace("POD", "p1"): "96x7 stale", theirs.replace("POD", "p2"): "_x7 96x30"},
+        {20: [B | {"condition": "hot_memory"}]},
+        WARNING,
+    )
     yield Case(
         alert, "failed scrapes don't hide it", {**ours(), series: " ".join(["96x3 stale"] * 8)}, {30: on_a}, WARNING
     )
@@ -305,6 +389,7 @@ HARDWARE = [
     *_xid("GpuXidRestartNode", "restart_node", CRITICAL, 31),
     *_xid("GpuXidResetGpu", "reset_gpu", CRITICAL, 79),
     *_xid("GpuXidWorkflow", "workflow", WARNING, 79),
+    *_unlisted(),
     *_application(),
     *_state("GpuRecoveryActionNeeded", "recovery_action", "recovery_action", CRITICAL, 2),
     *_state("GpuRowRemapFailed", "row_remap_failed", "row_remap_failed", CRITICAL),

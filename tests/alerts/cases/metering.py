@@ -18,6 +18,8 @@ _COVERAGE = "cluster:coverage:ratio"
 _UNRESOLVED = 'gpuledger_owner_unresolved_devices{node="n1",adapter="kubernetes"}'
 _ADAPTER = 'gpuledger_owner_adapter_up{node="n1",adapter="slurm"}'
 _SLURM = NODE | {"adapter": "slurm"}
+_CONFLICT = f'gpuledger_owner_conflicts{{{ON_A},believed="kubelet",overruled="slurm"}}'
+_LOG = 'gpuledger_kernel_log_up{node="n1"}'
 _SUCCESS = "gpuledger_pipeline_last_success_timestamp_seconds"
 _FAILED = 'gpuledger_pipeline_passes_total{result="failed"}'
 _HELD = 'device_tenant:held:gpus{uuid="GPU-x",tenant="unattributed"}'
@@ -26,10 +28,18 @@ _ENERGY = {"check": "energy"}
 _JOULES, _WATTS = f"gpuledger_energy_joules_total{{{ON_A}}}", f"gpuledger_power_watts{{{ON_A}}}"
 _DRIVER, _ENGINE = f"gpuledger_gpu_util_ratio{{{ON_A}}}", f"gpuledger_engine_active_ratio{{{ON_A}}}"
 
+
+def _handed_over(namespace: str) -> dict[str, str]:
+    """A card that two pods of a namespace hold, one after the other; for a minute both are seen."""
+    (name,) = (name for name in held(namespace) if "owner" in name)
+    return {name: "1x40 stale", name.replace('pod="p"', 'pod="q"'): "_x39 1x60"}
+
+
 METERING = [
     Case("GpuExporterDown", "fires, resolves", {_UP: "1x9 0x30 1x30"}, {14: [], 16: [_DOWN], 41: []}, CRITICAL),
     Case("GpuExporterDown", "first occurrence: down from the start", {_UP: "0x30"}, {4: [], 6: [_DOWN]}, CRITICAL),
     Case("GpuExporterDown", "one failed scrape", {_UP: "1x9 0 1x30"}, {10: [], 16: []}, CRITICAL),
+    Case("GpuExporterDown", "the target is taken out: resolves", {_UP: "0x9 stale"}, {8: [_DOWN], 12: []}, CRITICAL),
     Case("GpuExporterDown", "dcgm-exporter", {_UP.replace("gpuledger-exporter", "nvidia-DCGM-exporter"): "0x30"},
          {6: [NODE | {"job": "nvidia-DCGM-exporter"}]}, CRITICAL),
     Case("GpuExporterDown", "some GPU exporter", {_UP.replace("gpuledger-exporter", "my-gpu_exporter"): "0x30"},
@@ -43,6 +53,8 @@ METERING = [
     Case("GpuDriverUnavailable", "failed scrapes don't end it", {_BACKEND: "1x9 0x10 stale _x2 0x10"},
          {20: [NODE], 21: [NODE], 22: [NODE]}, CRITICAL),
     Case("GpuDriverUnavailable", "the exporter is gone: resolves", {_BACKEND: "0x10 stale"}, {18: []}, CRITICAL),
+    Case("GpuMetricsStale", "the exporter goes away: another alert", {_AGE: "400x20 stale"}, {10: [NODE], 27: []},
+         WARNING),
     Case("GpuMetricsStale", "fires, resolves", {_AGE: "5x9 301x30 5x30"}, {11: [], 12: [NODE], 41: []}, WARNING),
     Case("GpuMetricsStale", "five minutes", {_AGE: "300x30"}, {20: []}, WARNING),
     Case("GpuMetricsStale", "first occurrence", {_AGE: "_x10 9000x30"}, {11: [], 12: [NODE]}, WARNING),
@@ -56,9 +68,14 @@ METERING = [
          {29: [], 31: [{}]}, WARNING),
     Case("MeteringCoverageLow", "held and seen", {
         **ours(), **held("vision-a"), f"gpuledger_engine_active_ratio{{{ON_A}}}": "0x60"}, {40: []}, WARNING),
+    Case("MeteringCoverageLow", "unknown is not low", {_COVERAGE: "_x60"}, {40: []}, WARNING),
+    Case("MeteringCoverageLow", "goes on when a card is handed over", {**ours(), **_handed_over("vision-a")},
+         {31: [{}], 60: [{}]}, WARNING),
     Case("MeteringCoverageLow", "nothing held, nothing to cover", ours(), {40: []}, WARNING),
     Case("GpusUnattributed", "fires after an hour, resolves", {**ours(), **held("nobodys", minutes=99)},
          {59: [], 61: [{}], 110: []}, INFO),
+    Case("GpusUnattributed", "goes on when the card is handed over", {**ours(), **_handed_over("nobodys")}, {61: [{}]},
+         INFO),
     Case("GpusUnattributed", "of a tenant", {**ours(), **held("vision-a")}, {70: []}, INFO),
     Case("GpusUnattributed", "part of a GPU", {_HELD: "0.95x90"}, {70: []}, INFO),
     Case("GpusUnattributed", "first occurrence", {_HELD: "_x20 1x90"}, {70: [], 81: [{}]}, INFO),
@@ -85,7 +102,27 @@ METERING = [
     Case("GpuOwnerSourceDown", "failed scrapes don't end it", {_ADAPTER: "0x30 stale _x2 0x60"},
          {31: [_SLURM], 33: [_SLURM]}, WARNING),
     Case("GpuOwnerSourceDown", "unknown", {_ADAPTER: "_x60"}, {40: []}, WARNING),
+    Case("GpuOwnersConflict", "fires, resolves", {_CONFLICT: "_x10 1x60 stale"},
+         {20: [], 26: [NODE], 70: [NODE], 78: []}, WARNING),
+    Case("GpuOwnersConflict", "none", {_CONFLICT: "0x60"}, {40: []}, WARNING),
+    Case("GpuOwnersConflict", "first occurrence: born with one", {_CONFLICT: "1x60"}, {14: [], 15: [NODE]}, WARNING),
+    Case("GpuOwnersConflict", "while a job ends and the next begins", {_CONFLICT: "_x10 1x5 stale"}, {16: [], 30: []},
+         WARNING),
+    Case("GpuOwnersConflict", "failed scrapes don't end it", {_CONFLICT: "1x20 stale _x2 1x20"},
+         {21: [NODE], 23: [NODE]}, WARNING),
+    Case("GpuOwnersConflict", "the card is handed over, and the conflict stays", {
+        _CONFLICT: "1x20 stale", _CONFLICT.replace("slurm", "cgroup"): "_x20 1x30"}, {19: [NODE], 22: [NODE]}, WARNING),
+    Case("GpuOwnersConflict", "unknown", {_CONFLICT: "_x60"}, {40: []}, WARNING),
+    Case("GpuKernelLogUnread", "fires, resolves", {_LOG: "1x20 0x60 1x60"}, {30: [], 42: [NODE], 83: []}, WARNING),
+    Case("GpuKernelLogUnread", "read", {_LOG: "1x60"}, {40: []}, WARNING),
+    Case("GpuKernelLogUnread", "first occurrence: never", {_LOG: "_x20 0x60"}, {24: [], 26: [NODE]}, WARNING),
+    Case("GpuKernelLogUnread", "a moment", {_LOG: "1x20 0x3 1x60"}, {30: []}, WARNING),
+    Case("GpuKernelLogUnread", "failed scrapes don't end it", {_LOG: "0x30 stale _x2 0x60"}, {31: [NODE], 33: [NODE]},
+         WARNING),
+    Case("GpuKernelLogUnread", "not asked for", {_LOG: "_x60"}, {40: []}, WARNING),
     Case("PipelineLate", "fires, resolves", {_SUCCESS: "600x80 4800x60"}, {70: [], 76: [{}], 82: []}, CRITICAL),
+    Case("PipelineLate", "the daemon is gone, and nobody scrapes it: said for a day", {_SUCCESS: "0x20 stale"},
+         {64: [], 67: [{}], 1400: [{}], 1480: []}, CRITICAL),
     Case("PipelineLate", "an hour", {_SUCCESS: "-3600+60x200"}, {150: []}, CRITICAL),
     Case("PipelineLate", "first occurrence: never", {_SUCCESS: "0x200"}, {64: [], 67: [{}]}, CRITICAL),
     Case("PipelineLate", "no pipeline is there", {_SUCCESS: "_x200"}, {100: []}, CRITICAL),

@@ -55,6 +55,8 @@ TENANCY = [
     Case("TenantBudgetBurnSlow", "the short window below 1.25", {_PACE: "9x400 1.2x380"}, {775: []}, INFO),
     Case("TenantBudgetBurnSlow", "the long window below 1.25", {_PACE: "0.4x399 2x399"}, {799: []}, INFO),
     Case("TenantBudgetBurnSlow", "first occurrence", {_PACE: "_x10 2x100"}, {9: [], 11: [VISION]}, INFO),
+    Case("TenantBudgetBurnSlow", "what was three days ago doesn't count", {_PACE: "0x99 _x4400 2x50"},
+         {4525: [VISION]}, INFO),
     Case("TenantBudgetSpent", "fires, and resolves with the month", {_USED: "0.99x9 1x20 0.01x60"},
          {9: [], 10: [VISION], 29: [VISION], 31: []}, WARNING),
     Case("TenantBudgetSpent", "not yet", {_USED: "0.96x60"}, {40: []}, WARNING),
@@ -65,6 +67,11 @@ TENANCY = [
          {295: [], 420: [], 540: [], 785: [VISION]}, WARNING),
     Case("TenantOverflow", "the fifth of four", _speech(5), {10: [], 20: [SPEECH | {"model": H100}]}, INFO),
     Case("TenantOverflow", "four of four", _speech(4), {60: []}, INFO),
+    Case("TenantOverflow", "the fourth of four is handed from one pod to the next", {
+        **_speech(4),
+        f'gpuledger_owner_share_ratio{{node="n1",gpu="3",uuid="GPU-3",model="{H100}",namespace="speech",pod="q"}}':
+            "_x39 1x60",
+    }, {30: [], 50: [], 60: []}, INFO),
     Case("TenantOverflow", "given back: resolves", {_OVERFLOW: "1x40 stale"},
          {30: [VISION | {"model": "m"}], 42: []}, INFO),
     Case("TenantOverflow", "of another class", {_OVERFLOW.replace("overflow", "on_demand"): "1x40"}, {30: []}, INFO),

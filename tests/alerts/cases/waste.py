@@ -27,6 +27,7 @@ _M = {"model": "m"}
 _USED = 'tenant:reserved_used:gpus{tenant="vision",reservation="vision-h100",model="m"}'
 _RESERVATION = VISION | {"reservation": "vision-h100"}
 # The example's reservation runs from 2026-11-01; promtool's time starts in 1970.
+_RATIO = 'tenant:reservation_used:ratio{tenant="vision",reservation="vision-h100"}'
 _RESERVED = 'tenant:reserved:gpus{tenant="vision",reservation="vision-h100"}'
 
 WASTE = [
@@ -59,4 +60,7 @@ WASTE = [
          {90: [_RESERVATION], 300: []}, INFO),
     Case("ReservationUnused", "it ends: resolves", {_RESERVED: "4x100 stale"}, {90: [_RESERVATION], 102: []}, INFO),
     Case("ReservationUnused", "no reservation", {_USED: "1x100"}, {90: []}, INFO),
+    Case("ReservationUnused", "a hole is not unused", {_RESERVED: "4x300", _RATIO: "1x99 _x100 1x99"}, {250: []}, INFO),
+    Case("ReservationUnused", "what was a day ago doesn't count", {_RESERVED: "4x1700", _RATIO: "0x99 _x1500 1x50"},
+         {90: [_RESERVATION], 1645: []}, INFO),
 ]  # fmt: skip
