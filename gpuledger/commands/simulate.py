@@ -10,10 +10,11 @@ from gpuledger import options
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the fleet's size, the length, the seed and the folder."""
+    """Add what is simulated, its size, the length, the seed and the folder."""
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder to write; made where absent")
     parser.add_argument("--gpus", metavar="N", type=int, default=64, help="GPUs (default: %(default)s)")
     parser.add_argument("--days", metavar="D", type=int, default=30, help="days (default: %(default)s)")
+    parser.add_argument("--jobs", metavar="N", type=int, help="jobs of known bottlenecks, in place of a fleet")
     parser.add_argument("--seed", metavar="S", type=int, default=1, help="same seed, same fleet (default: 1)")
     options.config_is_unread(parser)
     options.add_example(parser, "gpuledger simulate --gpus 128 --days 7 --seed 3 --out fleet", "gpuledger replay fleet")
@@ -21,17 +22,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the replay directory and its truth.json."""
-    for name in ("gpus", "days"):
-        if getattr(arguments, name) < 1:
-            raise UsageError(f"--{name} {getattr(arguments, name)}: expected 1 or more")
-    from pipelines.simulate import simulate
+    for name in ("gpus", "days", "jobs"):
+        count = getattr(arguments, name)
+        if count is not None and count < 1:
+            raise UsageError(f"--{name} {count}: expected 1 or more")
+    from pipelines.simulate import simulate, simulate_jobs
 
-    simulate(
-        arguments.out,
-        gpus=arguments.gpus,
-        days=arguments.days,
-        seed=arguments.seed,
-        progress=options.progress("days"),
-    )
+    if arguments.jobs is not None:
+        simulate_jobs(arguments.out, jobs=arguments.jobs, seed=arguments.seed, progress=options.progress("jobs"))
+    else:
+        simulate(
+            arguments.out,
+            gpus=arguments.gpus,
+            days=arguments.days,
+            seed=arguments.seed,
+            progress=options.progress("days"),
+        )
     options.note(f"wrote {arguments.out}; look at it with: gpuledger replay {arguments.out}")
     return 0

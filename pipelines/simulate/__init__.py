@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pipelines.simulate.behaviours.scenes import simulate_jobs
 from pipelines.simulate.write import simulate
 
-__all__ = ["simulate"]
+__all__ = ["simulate", "simulate_jobs"]
