@@ -70,7 +70,8 @@ class Conflict:
         of = f" of {self.booking.model}" if self.booking.model else ""
         beside = f" beside {', '.join(self.others)}" if self.others else ""
         when = f"from {self.start:%Y-%m-%dT%H:%MZ} to {self.end:%Y-%m-%dT%H:%MZ}"
-        return f"{self.booking.id}: {wanted} GPUs{of} {when} don't fit{beside}: {wanted - self.missing} are there; take fewer, another time or another model"
+        there = f"{wanted - self.missing} are there; take fewer, another time or another model"
+        return f"{self.booking.id}: {wanted} GPUs{of} {when} don't fit{beside}: {there}"
 
 
 def given(bookings: Sequence[Booking], capacity: Mapping[Place, int]) -> dict[Booking, dict[Place, int]]:
