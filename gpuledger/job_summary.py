@@ -15,7 +15,7 @@ from pipelines.money import format_money
 from pipelines.training import Progress
 
 UNKNOWN: Final = "n/a"
-SHADES: Final = " .:-=+*#%@"
+SHADES: Final = "_.:-=+*#%@"
 """A tenth of busy each; the line below the time line says so."""
 NOT_KNOWN: Final = "?"
 _LISTED: Final = 16

@@ -102,19 +102,13 @@ class _Evidence:
     """What shows a group's cause: who is in the way, how cards are cut, which ones are down."""
 
     def __init__(self, usage: pl.DataFrame, leases: pl.DataFrame, rows: pl.DataFrame) -> None:
-        self._rows = rows
         names = leases.select("workload", lease="id")
         key = ["cluster", "node"]
         held = usage.filter(pl.col("state") == "allocated")
         latest = held.filter(pl.col("end") > pl.col("end").max().over(key) - HOUR_MS)
         self._holders = _lists(latest.join(names, on="lease"), key, "workload")
-        cut = usage.filter(pl.col("profile").is_not_null())
-        newest = cut.filter(pl.col("start") == pl.col("start").max().over("cluster", "device"))
-        layouts = newest.group_by(*key, "device").agg(layout=pl.col("profile").sort(descending=True).str.join(" + "))
-        self._layouts = _lists(layouts, key, "layout")
-        self._cards = {
-            cause: _lists(rows.filter(pl.col("cause") == cause), key, "device") for cause in ("stranded", "down")
-        }
+        self._layouts = _lists(_layouts(usage, rows), key, "layout")
+        self._down = _lists(rows.filter(pl.col("cause") == "down"), key, "device")
         self._sizes = dict(_sizes(usage, key))
 
     def of(self, cause: str, cluster: str | None, node: str | None) -> dict[str, Any]:
@@ -123,8 +117,18 @@ class _Evidence:
         if cause == "fragmented":
             return {**size, "held_by": self._holders.get(key, [])}
         if cause == "stranded":
-            return {"cards": self._cards[cause].get(key, []), "layouts": self._layouts.get(key, [])}
-        return {"cards": self._cards[cause].get(key, [])} if cause == "down" else size
+            return {"layouts": self._layouts.get(key, [])}
+        return {"cards": self._down.get(key, [])} if cause == "down" else size
+
+
+def _layouts(usage: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return how each card was cut when a part of it was stranded last: ``layout`` by cluster, node and device."""
+    card = ["cluster", "node", "device"]
+    last = rows.filter(pl.col("cause") == "stranded").group_by(card).agg(at=pl.col("start").max())
+    cut = usage.filter(pl.col("profile").is_not_null()).join(last, on=card, nulls_equal=True)
+    then = cut.filter((pl.col("start") <= pl.col("at")) & (pl.col("end") > pl.col("at"))).unique([*card, "instance"])
+    named = then.group_by(card).agg(profiles=pl.col("profile").sort(descending=True).str.join(" + "))
+    return named.with_columns(layout=pl.format("{}: {}", "device", "profiles"))
 
 
 def _sizes(usage: pl.DataFrame, key: list[str]) -> Iterator[tuple[tuple[str | None, str | None], int]]:

@@ -108,7 +108,7 @@ def test_what_it_says_of_itself_prices_steps_and_overrules_what_was_inferred(led
 def test_for_people(ledger: Path, capsys: Capture) -> None:
     assert cli.main(["job", "4711", "--config", str(ledger)]) == 0
     out = capsys.readouterr().out
-    for text in ("4711 on hall", "USD 12.00", "19.5 GiB", "@" * 30 + " " * 30 + "  GPU-0", "Held and idle", "try: ",
+    for text in ("4711 on hall", "USD 12.00", "19.5 GiB", "@" * 30 + "_" * 30 + "  GPU-0", "Held and idle", "try: ",
                  "a step costs", "USD 0.01200"):  # fmt: skip
         assert text in out
     assert out.isascii()

@@ -63,7 +63,7 @@ def test_mig_strands_what_its_layout_leaves(tmp_path: Path) -> None:
     scene = Scene([seen("GPU-0", (0, 60), "astro/a", instance="1", profile="4g.20gb", model=A100, engine=0.5)])
     idle, _, _ = idle_of(scene, tmp_path)
     stranded = one(idle, "stranded")
-    assert stranded.evidence == {"cards": ["GPU-0"], "layouts": ["4g.20gb"]}
+    assert stranded.evidence == {"layouts": ["GPU-0: 4g.20gb"]}
     assert stranded.gpu_hours == Fraction(3, 7)
 
 
