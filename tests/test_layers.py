@@ -42,6 +42,7 @@ OPTIONAL: Final = {
     "exporter/owners/podresources.py": {"google"},  # loaded by it
     "exporter/passwords.py": {"bcrypt"},  # where the system's libcrypt has none
     "pipelines/book/statement_pdf.py": {"typst"},  # comes with [reports]
+    "pipelines/book/words.py": {"persiantools"},  # comes with [reports]
     "pipelines/book/statement_xlsx.py": {"xlsxwriter"},  # comes with [reports]
     "pipelines/sources/prometheus/xor_jit.py": {"numba"},  # comes with [fast]; loaded where it is
     "pipelines/promql/lint.py": {"promql_parser"},  # comes with [dashboards], whose queries it lints
