@@ -36,9 +36,9 @@ _IMPORTS: Final = """
 
 def import_log(connection: duckdb.DuckDBPyConnection) -> pl.DataFrame:
     """Return IMPORT_LOG from a ledger or a published file; empty where neither holds it."""
-    for query in (_IMPORTS, f"FROM {TABLE} ORDER BY sequence"):
-        try:
+    # Asked first: DuckDB takes a name that it has no table of for a variable of this program.
+    there = {name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+    for table, query in (("imported", _IMPORTS), (TABLE, f"FROM {TABLE} ORDER BY sequence")):
+        if table in there:
             return conformed(connection.sql(query).pl(), IMPORT_LOG)
-        except duckdb.CatalogException:
-            continue
     return pl.DataFrame(schema=IMPORT_LOG)
