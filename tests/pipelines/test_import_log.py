@@ -17,7 +17,8 @@ def test_a_ledger_s_imports_are_read_without_a_password_and_read_again_once_publ
             " ('b2', 'sacct', 'november.txt', false, 2, now())"
         )
         ledger.execute(
-            "INSERT INTO lake_part VALUES ('a1', 'c', DATE '2026-11-01', 'p', 7), ('a1', 'c', DATE '2026-11-02', 'q', 5)"
+            "INSERT INTO lake_part VALUES ('a1', 'c', DATE '2026-11-01', 'p', 7),"
+            " ('a1', 'c', DATE '2026-11-02', 'q', 5)"
         )
         found = import_log(ledger)
     assert found["source"].to_list() == ["http://host:9090", "november.txt"]
