@@ -117,6 +117,13 @@ SUMMARY: Final[dict[str, pl.DataType]] = {
 }
 """grain: run of a workload that somebody has summed up, for when its samples are gone."""
 
+RUN_NAME: Final[dict[str, pl.DataType]] = {
+    "cluster": pl.String(),
+    "workload": pl.String(),
+    "name": pl.String(),  # as its owner called it: runs of one job have the same
+}
+"""grain: job × name."""
+
 ACCEPTANCE: Final[dict[str, pl.DataType]] = {
     "cluster": pl.String(),
     "at": TIME,
@@ -154,6 +161,7 @@ FACTS: Final[Mapping[str, dict[str, pl.DataType]]] = {
     "scheduler_node": NODE,
     "condition": CONDITION,
     "summary": SUMMARY,
+    "run_name": RUN_NAME,
     "acceptance": ACCEPTANCE,
     "training": TRAINING,
 }

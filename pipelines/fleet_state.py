@@ -8,7 +8,7 @@ from typing import Final
 import duckdb
 import polars as pl
 
-from pipelines.facts import ACCEPTANCE, BOOKING, LIMIT, Facts
+from pipelines.facts import ACCEPTANCE, BOOKING, LIMIT, RUN_NAME, Facts
 from pipelines.fleet import Fleet
 from pipelines.health import DEVICE_STATE
 from pipelines.tables import conformed
@@ -34,6 +34,7 @@ TABLES: Final[Mapping[str, dict[str, pl.DataType]]] = {
     "quota_limit": LIMIT,
     "acceptance": ACCEPTANCE,
     "training": PROGRESS,
+    "run_name": RUN_NAME,
 }
 
 
@@ -48,7 +49,7 @@ def fleet_state(fleet: Fleet, states: pl.DataFrame, facts: Facts, records: pl.Da
     return {
         "card": cards(fleet),
         "device_state": states,
-        **{name: facts[name] for name in ("booking", "quota_limit", "acceptance")},
+        **{name: facts[name] for name in ("booking", "quota_limit", "acceptance", "run_name")},
         "training": progress(facts["training"], records),
     }
 

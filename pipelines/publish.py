@@ -24,10 +24,12 @@ from exporter.errors import LedgerError
 from pipelines import store
 from pipelines.analysis.bottlenecks import bottleneck_table, bottlenecks
 from pipelines.analysis.jobs import settled
+from pipelines.analysis.scaling import scaling
 from pipelines.analysis.stage import tables as analysis_tables
 from pipelines.analysis.tables import BOTTLENECK
 from pipelines.book.reckoning import Reckoning
 from pipelines.config import Config
+from pipelines.facts import RUN_NAME
 from pipelines.findings import finding_table
 from pipelines.fleet_state import of_tenant
 from pipelines.instants import HOUR_MS, from_ms, to_ms
@@ -42,6 +44,7 @@ from pipelines.rating import Charge, Rated
 from pipelines.report import Report
 from pipelines.statement import workload_names
 from pipelines.tenancy import tenancy
+from pipelines.training import PROGRESS
 
 FOLDER: Final = "published"
 POINTER: Final = "current.json"
@@ -201,6 +204,7 @@ def _fleet_tables(metered: Metered, months: list[Month], config: Config, as_of: 
         "charge": charges,
         **analysis_tables(metered.analysis),
         "bottleneck": pl.concat([pl.DataFrame(schema=BOTTLENECK), *_bottlenecks(metered, months, config)]),
+        "scaling": _scaling(metered, config),
         **sums,
         **outlook_tables(months, charges, sums["lease_period"], metered.span, config, as_of),
         "period_report": pl.DataFrame(
@@ -219,6 +223,22 @@ def _bottlenecks(metered: Metered, months: list[Month], config: Config) -> Itera
         period = (to_ms(report.period.from_), to_ms(report.period.to))
         found = bottlenecks(rated, metered.analysis, period, config.currency)
         yield bottleneck_table(name, found, workload_names(rated))
+
+
+def _scaling(metered: Metered, config: Config) -> pl.DataFrame:
+    """Return how well jobs scale that ran at several sizes."""
+    tenants = tenancy(metered.leases, config).unique("lease", keep="first", maintain_order=True)
+    owners = (
+        metered.leases.join(tenants.select("tenant", id="lease"), on="id", maintain_order="left", suffix="_found")
+        .select("cluster", "workload", tenant="tenant_found", user=pl.coalesce("user", "slurm_user"))
+        .unique(["cluster", "workload"], keep="first", maintain_order=True)
+    )
+    state = metered.state
+    training, names = (
+        state.get(name, pl.DataFrame(schema=schema))
+        for name, schema in (("training", PROGRESS), ("run_name", RUN_NAME))
+    )
+    return scaling(metered.analysis.windows, training, names, owners)
 
 
 def _tenant_tables(
@@ -243,6 +263,7 @@ def _tenant_tables(
         "charge": charges,
         "bottleneck": fleet["bottleneck"].filter(pl.col("tenant") == tenant),
         "bottleneck_window": _own_windows(metered, usage, months),
+        "scaling": fleet["scaling"].filter(pl.col("tenant") == tenant),
         **tenant_tables(tenant, fleet),
         **{name: fleet[name].filter(pl.col("tenant") == tenant) for name in OUTLOOK},
         "tenant_report": pl.DataFrame(

@@ -11,7 +11,7 @@ import polars as pl
 
 from exporter import hostlist
 from exporter.errors import SourceError
-from pipelines.facts import rows_of
+from pipelines.facts import joined, rows_of
 from pipelines.sources.bounds import EARLIEST, LATEST
 from pipelines.sources.jobstats import summaries
 from pipelines.sources.local_times import resolve_spans, utc_candidates
@@ -70,9 +70,16 @@ def batch_of(
     return Batch(
         records=_records(jobs, cluster, shards_per_gpu, tally),
         accounting=_accounting(jobs, cluster),
-        facts=rows_of("summary", summaries(jobs, cluster, tally)),
+        facts=joined([rows_of("summary", summaries(jobs, cluster, tally)), rows_of("run_name", _names(jobs, cluster))]),
         findings=tally.findings(),
     )
+
+
+def _names(jobs: pl.DataFrame, cluster: str) -> list[dict[str, object]]:
+    """Rows of ``facts.RUN_NAME`` of jobs that have GPUs."""
+    gpus = pl.any_horizontal(pl.col(c).str.contains(r"gres/|gpu") for c in ("AllocTRES", "AllocGRES", "ReqTRES"))
+    named = jobs.filter(gpus & pl.col("JobName").is_not_null()).select(workload="shown", name="JobName").unique()
+    return [{"cluster": cluster, **row} for row in named.sort("workload", "name").iter_rows(named=True)]
 
 
 def _check_columns(path: Path, rows: pl.DataFrame) -> None:

@@ -31,6 +31,7 @@ COLUMNS: Final = (
     "AllocGRES",
     "ReqTRES",
     "AdminComment",
+    "JobName",
 )
 """What is read of a row; what a file lacks of them is null."""
 

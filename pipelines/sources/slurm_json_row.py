@@ -66,6 +66,7 @@ def _of_accounting(job: Mapping[str, Any], time: Mapping[str, Any]) -> Row:
         "AllocTRES": _tres(tres.get("allocated")),
         "ReqTRES": _tres(tres.get("requested")),
         "AdminComment": text_of(members_of(job.get("comment")).get("administrator")),
+        "JobName": text_of(job.get("name")),
     }
 
 
@@ -91,6 +92,7 @@ def _of_controller(job: Mapping[str, Any]) -> Row:
         "AllocTRES": _with_gres(text_of(job.get("tres_alloc_str")), job.get("gres_detail")),
         "ReqTRES": text_of(job.get("tres_req_str")),
         "AdminComment": text_of(job.get("admin_comment")),
+        "JobName": text_of(job.get("name")),
     }
 
 
