@@ -6,7 +6,7 @@ take it out of use (a scheduler, the calendar, an allocations file).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import polars as pl
@@ -24,67 +24,68 @@ _WATCHED: Final = ("xid_last_code", "recovery_action", "row_remap_failed", "row_
 _GONE_MS: Final = 600_000  # a card that its node's others have outlived by so much is missing
 
 
-class DeviceWatch:
-    """Looks at samples as they pass by."""
+TROUBLE: Final[dict[str, pl.DataType]] = {
+    "cluster": pl.String(),
+    "device": pl.String(),  # the card
+    "metric": pl.String(),
+    "t": pl.Int64(),  # ms
+    "value": pl.Int64(),
+    "node": pl.String(),
+}
+"""grain: card × metric × change of its value, to none too."""
 
-    def __init__(self) -> None:
-        self._runs: list[pl.DataFrame] = []
-        self._last: list[pl.DataFrame] = []
 
-    def over(self, pieces: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-        """Yield the pieces as they are; all of a card is in one of them."""
-        for samples in pieces:
-            if samples.height:
-                self._look(samples)
-            yield samples
-
-    def spells(self) -> list[Spell]:
-        """Return what the devices said, once all pieces have passed."""
-        return sorted([*self._said(), *self._missing()], key=lambda spell: (spell.start, str(spell)))
-
-    def _look(self, samples: pl.DataFrame) -> None:
-        cards = ["cluster", "device"]
-        self._last.append(
-            samples.group_by(cards).agg(pl.col("node").drop_nulls().last(), last=pl.col("time").max().dt.epoch("ms"))
+def troubles(samples: pl.DataFrame) -> pl.DataFrame:
+    """Return what samples (all of each card, from some time on) say of their devices' health: TROUBLE."""
+    found = [pl.DataFrame(schema=TROUBLE)]
+    cards = ["cluster", "device"]
+    for column in _WATCHED:
+        if column not in samples.columns or samples[column].is_null().all():
+            continue
+        told = (
+            samples.filter(pl.col(column).is_not_null() & pl.col(column).is_not_nan())
+            .group_by(*cards, t=pl.col("time").dt.epoch("ms"))
+            .agg(value=pl.col(column).max().cast(pl.Int64), node=pl.col("node").min())
+            .with_columns(metric=pl.lit(column))
         )
-        for column in _WATCHED:
-            if column not in samples.columns or samples[column].is_null().all():
-                continue
-            told = (
-                samples.filter(pl.col(column).is_not_null() & pl.col(column).is_not_nan())
-                .group_by(*cards, "time")
-                .agg(pl.col(column).max().cast(pl.Int64).alias("value"), pl.col("node").first())
-                .sort(*cards, "time")
-            )
-            changes = told.filter((pl.col("value") != pl.col("value").shift(1).over(cards)).fill_null(value=True))
-            self._runs.append(
-                changes.with_columns(
-                    start=pl.col("time").dt.epoch("ms"), end=pl.col("time").shift(-1).over(cards).dt.epoch("ms"),
-                    metric=pl.lit(column),
-                ).filter(pl.col("value") > 0)
-            )  # fmt: skip
+        found.append(changes(told.select(list(TROUBLE))))
+    return pl.concat(found)
 
-    def _said(self) -> Iterator[Spell]:
-        for runs in self._runs:
-            for row in runs.iter_rows(named=True):
-                reason = _reason(row["metric"], row["value"])
-                if reason is not None:
-                    told = (row["cluster"], row["node"], row["device"])
-                    yield Spell(*told, "degraded", reason, "device", row["start"], row["end"])
 
-    def _missing(self) -> Iterator[Spell]:
-        """Yield cards that are no longer seen though their node still is."""
-        if not self._last:
-            return
-        cards = pl.concat(self._last).group_by("cluster", "device").agg(pl.col("node").last(), pl.col("last").max())
-        seen = cards.filter(pl.col("node").is_not_null()).with_columns(
-            until=pl.col("last").max().over("cluster", "node")
-        )
-        for row in (
-            seen.filter(pl.col("until") - pl.col("last") > _GONE_MS).sort("last", "device").iter_rows(named=True)
-        ):
-            told = (row["cluster"], row["node"], row["device"])
-            yield Spell(*told, "degraded", "no longer seen, though its node is", "device", row["last"], None)
+def changes(told: pl.DataFrame) -> pl.DataFrame:
+    """Return of TROUBLE the rows whose value is another than that before."""
+    key = ["cluster", "device", "metric"]
+    ordered = told.sort(*key, "t")
+    return ordered.filter((pl.col("value") != pl.col("value").shift(1).over(key)).fill_null(value=True))
+
+
+def device_spells(told: pl.DataFrame, devices: pl.DataFrame) -> list[Spell]:
+    """Return what devices say of their health, in the order of time.
+
+    Args:
+        told: TROUBLE.
+        devices: ``cluster``, ``device``, ``node`` (of cards), ``seen`` (ms of the last sample).
+    """
+    return sorted([*_said(told), *_missing(devices)], key=lambda spell: (spell.start, str(spell)))
+
+
+def _said(told: pl.DataFrame) -> Iterator[Spell]:
+    key = ["cluster", "device", "metric"]
+    runs = told.sort(*key, "t").with_columns(end=pl.col("t").shift(-1).over(key)).filter(pl.col("value") > 0)
+    for row in runs.iter_rows(named=True):
+        reason = _reason(row["metric"], row["value"])
+        if reason is not None:
+            yield Spell(row["cluster"], row["node"], row["device"], "degraded", reason, "device", row["t"], row["end"])
+
+
+def _missing(devices: pl.DataFrame) -> Iterator[Spell]:
+    """Yield cards that are no longer seen though their node still is."""
+    cards = devices.group_by("cluster", "device").agg(pl.col("node").drop_nulls().last(), last=pl.col("seen").max())
+    seen = cards.filter(pl.col("node").is_not_null()).with_columns(until=pl.col("last").max().over("cluster", "node"))
+    gone = seen.filter(pl.col("until") - pl.col("last") > _GONE_MS).sort("last", "device")
+    for row in gone.iter_rows(named=True):
+        told = (row["cluster"], row["node"], row["device"])
+        yield Spell(*told, "degraded", "no longer seen, though its node is", "device", row["last"], None)
 
 
 def _reason(metric: str, value: int) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -22,14 +22,47 @@ FINDING: Final[dict[str, pl.DataType]] = {
 """Findings as they are stored: the fields of `tables.Finding`, times in ms."""
 
 QUARTER_MS: Final = 900_000  # every zone's midnight lies at a quarter of an hour UTC
+COUNTED: Final = ("invalid_sample", "duplicate_sample", "gap", "counter_reset")
+"""Codes of what happens often and is counted by the quarter of an hour."""
 _NAMED: Final = 3
 
 
-def counted(times: pl.Series, code: str, detail: str) -> Iterator[Finding]:
-    """Yield what happened at `times` (ms) as one finding for each quarter of an hour in which it did."""
-    quarters = pl.DataFrame({"t": times}).group_by(quarter=pl.col("t") // QUARTER_MS)
-    for row in quarters.agg(n=pl.len(), start=pl.col("t").min(), end=pl.col("t").max()).sort("quarter").to_dicts():
-        yield Finding(code, row["n"], detail, start=row["start"], end=row["end"] + 1)
+def counted(times: pl.DataFrame, code: str, detail: str) -> pl.DataFrame:
+    """Return what happened (``card``, ``t`` in ms) as a finding for each card and quarter of an hour in which it did.
+
+    Returns:
+        ``card`` and FINDING.
+    """
+    found = times.group_by("card", quarter=pl.col("t") // QUARTER_MS).agg(
+        count=pl.len().cast(pl.Int64), start=pl.col("t").min(), end=pl.col("t").max() + 1
+    )
+    return of_cards(found, code, detail)
+
+
+def of_cards(spans: pl.DataFrame, code: str, detail: str | pl.Expr) -> pl.DataFrame:
+    """Return ``card`` and FINDING of what was the case on cards from ``start`` to ``end``, ``count`` times or once."""
+    count = pl.col("count") if "count" in spans.columns else pl.lit(1, pl.Int64)
+    return spans.select(
+        "card",
+        code=pl.lit(code),
+        count=count,
+        detail=detail if isinstance(detail, pl.Expr) else pl.lit(detail),
+        subject=pl.lit(None, pl.String),
+        start=pl.col("start").cast(pl.Int64),
+        end=pl.col("end").cast(pl.Int64),
+    )
+
+
+def over_cards(found: pl.DataFrame) -> list[Finding]:
+    """Return findings of cards (FINDING); what is counted stands once for each quarter of an hour, of all cards."""
+    counts = pl.col("code").is_in(COUNTED)
+    quarters = (
+        found.filter(counts)
+        .group_by("code", "detail", "subject", quarter=pl.col("start") // QUARTER_MS)
+        .agg(pl.col("count").sum(), pl.col("start").min(), pl.col("end").max())
+        .select(list(FINDING))
+    )
+    return findings_of(pl.concat([found.filter(~counts).select(list(FINDING)), quarters]))
 
 
 def within(findings: Iterable[Finding], period: Interval) -> list[Finding]:

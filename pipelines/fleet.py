@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from pipelines.intervals import Interval, union
-from pipelines.observations import Observations
-from pipelines.quality import Scrapes
 
 
 @dataclass
@@ -93,56 +91,58 @@ class Fleet:
         return next((x.owner for x in self.listings.get(card, ()) if x.start <= t < x.end and x.owner), None)
 
 
-def seen_fleet(scrapes: Scrapes, seen: Observations) -> Fleet:
-    """Return the devices that samples show."""
+def seen_fleet(devices: pl.DataFrame, presence: pl.DataFrame, slices: pl.DataFrame) -> Fleet:
+    """Return the devices that samples show.
+
+    Args:
+        devices: ``dev``, ``card``, DEVICE_KEY, ``own_model``, ``any_model``, ``node`` (of cards), ``first``, ``last``
+            (ms; null: itself never sampled), sorted by ``dev``.
+        presence: ``dev``, ``start``, ``end``.
+        slices: ``dev``, ``t``, ``count``: from when on so many slices were seen that name no owner.
+    """
     fleet = Fleet()
-    nodes = dict(
-        seen.timeline.filter(pl.col("node").is_not_null())
-        .join(scrapes.devices.select("dev", "card"), on="dev")
-        .sort("t", "dev")
-        .group_by("card")
-        .agg(pl.col("node").last())
-        .iter_rows()
-    )
-    presence: dict[int, list[Interval]] = {}
-    for dev, start, end in seen.presence.iter_rows():
-        presence.setdefault(dev, []).append((start, end))
-    for row in scrapes.devices.iter_rows(named=True):
+    for row in devices.iter_rows(named=True):
         fleet.devices.append(
             Device(
-                **{k: row[k] for k in ("dev", "card", "cluster", "device", "instance", "profile", "model")},
-                node=nodes.get(row["card"]),
-                presence=presence.get(row["dev"], []),
+                **{k: row[k] for k in ("dev", "card", "cluster", "device", "instance", "profile")},
+                model=row["own_model"] or (row["any_model"] if row["instance"] is None else None),
             )
         )
         if row["instance"] is not None:
             fleet.instances.setdefault(row["card"], []).append(row["dev"])
+        elif row["node"] is not None:
+            fleet.devices[-1].node = row["node"]
+        if row["first"] is not None:
+            first, last = fleet.hulls.get(row["card"], (row["first"], row["last"]))
+            fleet.hulls[row["card"]] = (min(first, row["first"]), max(last, row["last"]))
     for device in fleet.devices:
-        if device.model is None:
-            device.model = fleet.devices[device.card].model
-    changes = seen.timeline.filter(
-        pl.col("free_slices").ne_missing(pl.col("free_slices").shift(1).over("dev").fill_null(0))
-    )
-    for dev, t, count in changes.select("dev", "t", "free_slices").iter_rows():
+        card = fleet.devices[device.card]
+        device.node = card.node
+        device.model = device.model or card.model
+    for dev, start, end in presence.select("dev", "start", "end").sort("dev", "start").iter_rows():
+        fleet.devices[dev].presence.append((start, end))
+    for dev, t, count in slices.select("dev", "t", "count").sort("dev", "t").iter_rows():
         fleet.devices[dev].free_slices.append((t, count))
-    fleet.hulls = {card: (start, end) for card, start, end in seen.hulls.iter_rows()}
     return fleet
 
 
-def lay_out(fleet: Fleet, seen: Observations) -> dict[int, list[Interval]]:
+def lay_out(fleet: Fleet, shown: pl.DataFrame) -> dict[int, list[Interval]]:
     """Say of each MIG instance where its card's layout has it: one interval per unbroken stretch of layouts.
 
     The layout is what a scrape shows. It stands to the next scrape that shows an instance, holes included, or to one
     of the card alone when no instance's sample stands any more; the last one ends with its samples' reach.
+
+    Args:
+        shown: as `layout_changes` returns it, of all cards.
     """
     scrapes: dict[int, dict[int, list[tuple[int, int]]]] = {card: {} for card in fleet.instances}
-    for card, t, dev, reach in _layout_changes(fleet, seen).iter_rows():
+    for card, t, dev, reach in shown.select("card", "t", "dev", "reach").sort("card", "t", "dev").iter_rows():
         scrapes[card].setdefault(t, []).append((dev, reach))
-    for card, shown in scrapes.items():
+    for card, at in scrapes.items():
         stretches: dict[int, list[Interval]] = {dev: [] for dev in fleet.instances[card]}
         standing: list[int] = []
         since = until = 0
-        for t, devs in shown.items():
+        for t, devs in at.items():
             instances = [dev for dev, _ in devs if dev != card]
             if not instances and not (standing and t >= until):
                 continue
@@ -157,14 +157,15 @@ def lay_out(fleet: Fleet, seen: Observations) -> dict[int, list[Interval]]:
     return {dev: fleet.devices[dev].exists for devs in fleet.instances.values() for dev in devs}
 
 
-def _layout_changes(fleet: Fleet, seen: Observations) -> pl.DataFrame:
-    """Return ``card``, ``t``, ``dev``, ``reach`` of the scrapes of cut cards, at the edges of equal, unbroken ones."""
-    card_of = pl.DataFrame(
-        [(dev, card) for card, devs in fleet.instances.items() for dev in [card, *devs]],
-        schema={"dev": pl.Int32, "card": pl.Int32},
-        orient="row",
-    )
-    rows = seen.timeline.select("dev", "t", "reach").join(card_of, on="dev")
+def layout_changes(devices: pl.DataFrame, timeline: pl.DataFrame) -> pl.DataFrame:
+    """Return ``card``, ``t``, ``dev``, ``reach`` of the scrapes of cut cards, at the edges of equal, unbroken ones.
+
+    Args:
+        devices: ``dev``, ``card``, ``instance``.
+        timeline: ``dev``, ``t``, ``reach``.
+    """
+    cut = devices.filter(pl.col("instance").is_not_null()).select("card").unique()
+    rows = timeline.select("dev", "t", "reach").join(devices.select("dev", "card").join(cut, on="card"), on="dev")
     shown = (
         rows.group_by("card", "t")
         .agg(shown=pl.col("dev").sort().cast(pl.String).str.join(","), reach=pl.col("reach").max())

@@ -193,6 +193,16 @@ def hours(folder: Path, paths: Sequence[str]) -> set[int]:
     return {start for part in found for start in part}
 
 
+def cards(folder: Path, paths: Sequence[str]) -> Iterator[tuple[date, pl.DataFrame]]:
+    """Yield of each listed part its UTC day and its cards: ``cluster``, ``device``.
+
+    Raises:
+        LedgerError: a listed part is missing or damaged.
+    """
+    found = _each(folder, paths, lambda file: _scan(file).select("cluster", "device").unique().collect())
+    yield from ((day_of(folder / path), part) for path, part in zip(paths, found, strict=True))
+
+
 def of_days(paths: Sequence[str], days: Sequence[int]) -> list[str]:
     """Return those of some parts that are of UTC days, given by their starts in ms."""
     names = {f"day={from_ms(day):%Y-%m-%d}" for day in days}

@@ -15,18 +15,18 @@ import duckdb
 import polars as pl
 
 from exporter.errors import LedgerError
-from pipelines import fact_store, fleet_state, import_log, lake, store
+from pipelines import fact_store, fleet_state, import_log, lake, memory, store
 from pipelines.analysis.stage import read_analysis, refresh
 from pipelines.findings import FINDING, dated, finding_table, findings_of
 from pipelines.intervals import Interval
-from pipelines.metering import LEASE, OUTAGE, Inputs, Metered
-from pipelines.rollup import USAGE
+from pipelines.metering import LEASE, OUTAGE, Inputs, Memory, Metered, Remade
+from pipelines.rollup import USAGE, usage_order
 from pipelines.tables import ACCOUNTING, INVENTORY, RECORD, Batch, Finding, conformed
 from pipelines.training import overruled
 
 LEDGER_NAME: Final = "ledger.duckdb"
 LAKE_NAME: Final = "lake"
-STAGES: Final = 4
+STAGES: Final = 5
 """Counted up when the stages' tables change, so that an upgraded program makes them anew."""
 _ACTIVE_IMPORTS: Final = """
 -- grain: import whose rows count; a newer file of a configured list of what is replaces the older one
@@ -180,6 +180,7 @@ class Ledger:
                 INVENTORY,
             ),
             facts=fact_store.read(self._connection, _ACTIVE_IMPORTS),
+            some=lambda wanted: lake.read(self.folder / LAKE_NAME, self._paths(), wanted),
         )
 
     def _paths(self) -> list[str]:
@@ -201,17 +202,35 @@ class Ledger:
             ).pl()
         )
 
-    def store_metered(self, metered: Metered, *, made_from: str, at: datetime, findings: Sequence[Finding]) -> None:
+    def memory(self, made_by: str) -> Memory | None:
+        """Return what the last pass left for the next one; None: it was made by another program or configuration.
+
+        Args:
+            made_by: the configuration and the window.
+        """
+        return memory.recall(self._connection, self.folder / LAKE_NAME, self._paths(), f"{STAGES}:{made_by}")
+
+    def store_metered(
+        self,
+        metered: Metered,
+        remade: Remade,
+        *,
+        made_from: str,
+        made_by: str,
+        at: datetime,
+        findings: Sequence[Finding],
+    ) -> None:
         """Replace leases, usage and outages by what was just metered.
 
         Args:
+            remade: what of it was made anew.
             made_from: names the imports and the configuration that it was made from.
+            made_by: as `memory` takes it.
         """
         con = self._connection
         with store.transaction(con):
             for name, rows in (
                 ("lease", metered.leases),
-                ("usage", metered.usage),
                 ("outage", metered.outages),
                 ("finding", finding_table(findings)),
                 *metered.state.items(),
@@ -219,6 +238,7 @@ class Ledger:
                 con.register("incoming", rows)
                 con.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM incoming")  # noqa: S608
                 con.unregister("incoming")
+            memory.remember(con, remade, metered.usage, self._paths(), f"{STAGES}:{made_by}")
             con.execute(
                 "CREATE OR REPLACE TABLE metered_from AS SELECT ?::VARCHAR AS made_from, ?::TIMESTAMPTZ AS made_at,"
                 " ?::BIGINT AS span_start, ?::BIGINT AS span_end",
@@ -257,7 +277,7 @@ def read_metered(connection: duckdb.DuckDBPyConnection) -> Metered | None:
     state = {**fleet_state.read(connection), import_log.TABLE: import_log.import_log(connection)}
     return Metered(
         leases=_typed(connection, "lease", LEASE),
-        usage=_typed(connection, "usage", USAGE),
+        usage=usage_order(_typed(connection, "usage", USAGE)),
         outages=_typed(connection, "outage", OUTAGE),
         findings=findings_of(_typed(connection, "finding", FINDING).sort(pl.all())),
         span=span,

@@ -15,7 +15,7 @@ from pipelines.analysis.tables import Analysis
 from pipelines.capacity import Part, account, take_down
 from pipelines.config import Config, Rate, Reservation
 from pipelines.conservation import check_conservation
-from pipelines.device_health import DeviceWatch
+from pipelines.device_health import device_spells
 from pipelines.evidence import with_summaries
 from pipelines.existence import exist
 from pipelines.facts import NOTHING, Facts
@@ -30,11 +30,14 @@ from pipelines.instants import from_ms, to_ms
 from pipelines.intervals import Interval, intersect, union
 from pipelines.leases import Lease
 from pipelines.listings import with_listings
+from pipelines.looking import Look, Read, dirty_by_records, look_again
 from pipelines.periods import local_midnights
 from pipelines.placement import Placement
-from pipelines.rollup import roll_up
+from pipelines.rerolling import changed_days, part_table, rolled_again, stamped_days, unstamped
+from pipelines.rollup import Stamps, roll_up
 from pipelines.schedulers import Demand, Record, fitted, named_leases, pushed_out, records_from
-from pipelines.sighting import sight
+from pipelines.shown import CARD_KEY, Tables
+from pipelines.sighting import Sight, look, sighted
 from pipelines.tables import Finding
 from pipelines.tenancy import tenancy_edges
 
@@ -83,13 +86,53 @@ OUT: Final = ("down", "repair")
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the sources yielded, merged: tables of `pipelines.tables`; of `samples`, all of a card in one table."""
+    """What the sources yielded, merged: tables of `pipelines.tables`; of `samples`, all of a card in one table.
+
+    Attributes:
+        some: yields the samples of some cards again, for who remembers the others.
+    """
 
     samples: Iterable[pl.DataFrame]
     records: pl.DataFrame
     accounting: pl.DataFrame
     inventory: pl.DataFrame
     facts: Facts = NOTHING
+    some: Read | None = None
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the last pass left, so that the next one looks only at what changed since.
+
+    Attributes:
+        shown: shown.TABLES.
+        scheduled: the schedulers' runs that samples were read by: ``cluster``, ``labelled_as``, ``start``, ``end``.
+        parts: rerolling.PART.
+        usage: rollup.USAGE, as measured.
+        dirty: looking.DIRTY: cards with samples that the last pass didn't know.
+    """
+
+    shown: Tables
+    scheduled: pl.DataFrame
+    parts: pl.DataFrame
+    usage: pl.DataFrame
+    dirty: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class Remade:
+    """What a pass leaves for the next: of Memory, and which days of cards (rerolling.CARD_DAY) it made anew; None: all.
+
+    Attributes:
+        cards: that were looked at again, ``cluster`` and ``device``; None: all.
+    """
+
+    shown: Tables
+    scheduled: pl.DataFrame
+    parts: pl.DataFrame
+    usage: pl.DataFrame
+    days: pl.DataFrame | None
+    cards: pl.DataFrame | None
 
 
 @dataclass(frozen=True)
@@ -106,39 +149,66 @@ class Metered:
 
 
 def meter(inputs: Inputs, config: Config, *, window: Interval | None = None) -> Metered:
-    """Return who held what and how it was used.
+    """Return who held what and how it was used; `window` as in `meter_again`."""
+    return meter_again(inputs, config, window=window, memory=None)[0]
+
+
+def meter_again(
+    inputs: Inputs, config: Config, *, window: Interval | None, memory: Memory | None
+) -> tuple[Metered, Remade]:
+    """Return who held what and how it was used, exactly as if all were made anew.
 
     Args:
+        memory: what the last pass under this configuration left; None: everything is made anew.
         window: what will be reported on, in ms: usage is cut at its edges, runs without an end are held to its end,
             and capacity without a known bound reaches to them; None: the span of the data.
     """
     table = _in_ms(inputs.records, "start", "end")
-    watch = DeviceWatch()
-    sighted = sight(watch.over(inputs.samples), config, _scheduled(table))
-    fleet, findings = sighted.fleet, sighted.findings
+    scheduled = _scheduled(table)
+    looked = _look(inputs, config, scheduled, memory)
+    sight = looked.sight if isinstance(looked, Look) else looked
+    seen = sighted(sight, config)
+    fleet, findings = seen.fleet, seen.findings
     span = _span(fleet, table)
     reach = window if span is None else span if window is None else (min(span[0], window[0]), max(span[1], window[1]))
     records = records_from(table, (window or span or (0, 0))[1])
     working = [r for r in records if r.given_class not in OUT]
     outages = [r for r in records if r.given_class in OUT]
-    runs = held_runs(sighted.scheduled, inputs.facts["holding"], fleet)
+    runs = held_runs(seen.scheduled, inputs.facts["holding"], fleet)
     named, demands = named_leases(working, runs, fleet, findings)
     inventory = with_listings(inputs.inventory, inputs.facts["scheduler_node"])
     exist(fleet, _in_ms(inventory, "from", "to"), named, reach or (0, 0), findings)
-    held = pushed_out(sighted.leases, named, sighted.shared, findings)
-    states = device_states([*spells(inputs.facts["condition"]), *watch.spells()], fleet)
+    held = pushed_out(seen.leases, named, seen.shared, findings)
+    told = device_spells(sight.tables["shown_trouble"], sight.tables["shown_device"])
+    states = device_states([*spells(inputs.facts["condition"]), *told], fleet)
     outages += health_outages(states, fleet, [*held, *named], config, (reach or (0, 0))[1])
     down = _named_outages(outages, fleet, findings)
     leases = _placed([*held, *fitted(named, fleet, findings)], demands, fleet, down, findings)
-    split = None if config.sharing.split == "even" else sighted.split
+    split = None if config.sharing.split == "even" else seen.split
     parts = account(fleet, leases, down, _accounted(inputs.accounting), config.mig.weight, split, findings)
     parts, fell = take_down(parts, fleet, [r for r in outages if r.device is None], findings)
     ids = [lease.identity(fleet.devices[lease.dev].key) for lease in leases]
     cuts = [*(window or ()), *_edges(config, parts)]
-    usage = roll_up(parts, leases, ids, fleet, sighted.stamps, cuts)
+    made_of = part_table(parts, leases, ids, fleet)
+
+    def roll(some: Sequence[Part], stamps: Stamps) -> pl.DataFrame:
+        return roll_up(some, leases, ids, fleet, stamps, cuts)
+
+    days, cards = None, None
+    if memory is None or not isinstance(looked, Look) or inputs.some is None:
+        usage = roll(parts, sight.stamps)
+    else:
+        stamped = stamped_days(made_of, memory.usage, looked.seams)
+        days = pl.concat([changed_days(memory.parts, made_of), stamped]).unique()
+        missing = unstamped(days, looked)
+        stamps = look_again(sight.tables, missing, inputs.some, config, scheduled).sight.stamps
+        stamps.before(sight.stamps)
+        usage = rolled_again(memory.usage, days, parts, fleet, lambda some: roll(some, stamps))
+        cards = looked.seams.select(CARD_KEY).unique()
+    remade = Remade(sight.tables, scheduled, made_of, usage, days, cards)
     check_conservation(usage, fleet)
     table = with_hierarchy(_lease_table(leases, ids, fleet), inputs.facts)
-    return Metered(
+    metered = Metered(
         leases=table,
         usage=with_summaries(usage, table, inputs.facts["summary"], findings),
         outages=_outage_table(outages, fell, fleet),
@@ -146,6 +216,15 @@ def meter(inputs: Inputs, config: Config, *, window: Interval | None = None) -> 
         span=span,
         state=fleet_state(fleet, states, inputs.facts, inputs.records),
     )
+    return metered, remade
+
+
+def _look(inputs: Inputs, config: Config, scheduled: pl.DataFrame, memory: Memory | None) -> Look | Sight:
+    if memory is None or inputs.some is None or config.sharing.split != "even":
+        return look(inputs.samples, config, scheduled)  # what owners of a shared device use is measured by the sample
+    relabelled = dirty_by_records(memory.scheduled, scheduled, memory.shown)
+    dirty = pl.concat([memory.dirty, relabelled]).group_by(CARD_KEY).agg(pl.col("changed").min())
+    return look_again(memory.shown, dirty, inputs.some, config, scheduled)
 
 
 def _scheduled(table: pl.DataFrame) -> pl.DataFrame:

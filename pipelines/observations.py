@@ -8,10 +8,9 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from pipelines.findings import counted
+from pipelines.findings import counted, of_cards
 from pipelines.quality import Scrapes
 from pipelines.streams import reach_of
-from pipelines.tables import Finding
 
 FROZEN_SCRAPES: Final = 5
 FROZEN_MS: Final = 180_000
@@ -31,7 +30,7 @@ class Observations:
         hulls: ``card``, ``start``, ``end``: from a card's first sample to its last one's reach.
         busy: ``dev``, ``start``, ``end``, ``busy`` and the other RATIOS as whole billionths (Int64, null: not known).
         energy: ``card``, ``start``, ``end``, ``watts``: mean power of a board between two readings.
-        findings: what was found wrong.
+        findings: what was found wrong: ``card`` and findings.FINDING.
     """
 
     timeline: pl.DataFrame
@@ -39,17 +38,17 @@ class Observations:
     hulls: pl.DataFrame
     busy: pl.DataFrame
     energy: pl.DataFrame
-    findings: list[Finding]
+    findings: list[pl.DataFrame]
 
 
 def observe(scrapes: Scrapes, interval_ms: int | None) -> Observations:
     """Return what the scrapes show."""
     findings = list(scrapes.findings)
     card_of = scrapes.devices.select("dev", "card")
-    timeline = _with_reach(scrapes.timeline, "dev", interval_ms)
+    timeline = _with_reach(scrapes.timeline, "dev", interval_ms).join(card_of, on="dev").sort("dev", "t")
     _count_gaps(timeline, findings)
     frozen = _frozen(scrapes.board, findings)
-    timeline = _mark_frozen(timeline.join(card_of, on="dev").sort("dev", "t"), frozen)
+    timeline = _mark_frozen(timeline, frozen)
     board = _mark_frozen(scrapes.board, frozen)
     return Observations(
         timeline=timeline.select("dev", "t", "reach", "node", "free_slices"),
@@ -88,12 +87,12 @@ def _with_reach(frame: pl.DataFrame, key: str, interval_ms: int | None) -> pl.Da
     return frame.with_columns(pl.Series("reach", reach, pl.Int64))
 
 
-def _count_gaps(timeline: pl.DataFrame, findings: list[Finding]) -> None:
+def _count_gaps(timeline: pl.DataFrame, findings: list[pl.DataFrame]) -> None:
     holes = timeline.filter((pl.col("t").shift(-1).over("dev") - pl.col("reach")) > 0)
-    findings += counted(holes["reach"], "gap", "holes in the samples of devices")
+    findings.append(counted(holes.select("card", t="reach"), "gap", "holes in the samples of devices"))
 
 
-def _frozen(board: pl.DataFrame, findings: list[Finding]) -> pl.DataFrame:
+def _frozen(board: pl.DataFrame, findings: list[pl.DataFrame]) -> pl.DataFrame:
     """Return where a board's readings stand still: ``card``, ``start``, ``end`` (first and last repeated sample).
 
     An energy counter that has moved before can't stand still while the card draws power.
@@ -119,7 +118,7 @@ def _frozen(board: pl.DataFrame, findings: list[Finding]) -> pl.DataFrame:
         .sort("card", "start")
     )
     detail = "a card's readings stood still while it drew power"
-    findings += [Finding("frozen_series", 1, detail, start=a, end=b + 1) for _, a, b in runs.iter_rows()]
+    findings.append(of_cards(runs.with_columns(pl.col("end") + 1), "frozen_series", detail))
     return runs
 
 
@@ -139,7 +138,7 @@ def _mark_frozen(frame: pl.DataFrame, frozen: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _busy(series: pl.DataFrame, interval_ms: int | None, findings: list[Finding]) -> pl.DataFrame:
+def _busy(series: pl.DataFrame, interval_ms: int | None, findings: list[pl.DataFrame]) -> pl.DataFrame:
     """Decide each device's busy ratio over time: the engine's activity, else GPU_UTIL."""
     rows = _with_reach(series.filter(pl.col("busy_seen")), "dev", interval_ms)
     engine, util = pl.col("engine_active_ratio"), pl.col("gpu_util_ratio")
@@ -149,14 +148,12 @@ def _busy(series: pl.DataFrame, interval_ms: int | None, findings: list[Finding]
     runs = (
         rows.filter(pl.col("against"))
         .group_by("dev", "run")
-        .agg(start=pl.col("t").min(), end=pl.col("reach").max())
+        .agg(pl.col("card").first(), start=pl.col("t").min(), end=pl.col("reach").max())
         .filter(pl.col("end") - pl.col("start") >= CONTRADICTION_MS)
         .sort("dev", "start")
     )
     detail = "engine activity is 0 for an hour while GPU_UTIL is above: the latter counts"
-    findings += [
-        Finding("contradicting_series", 1, detail, start=a, end=b) for a, b in runs.select("start", "end").iter_rows()
-    ]
+    findings.append(of_cards(runs, "contradicting_series", detail))
     runs = runs.select("dev", "run", contradicted=pl.lit(value=True))
     rows = rows.join(runs, on=["dev", "run"], how="left", maintain_order="left")
     busy = pl.when(pl.col("contradicted").fill_null(value=False)).then(util).otherwise(pl.coalesce(engine, util))
@@ -170,7 +167,7 @@ def _busy(series: pl.DataFrame, interval_ms: int | None, findings: list[Finding]
     )
 
 
-def _energy(board: pl.DataFrame, interval_ms: int | None, findings: list[Finding]) -> pl.DataFrame:
+def _energy(board: pl.DataFrame, interval_ms: int | None, findings: list[pl.DataFrame]) -> pl.DataFrame:
     """Spread each counter's increase evenly between its two samples; without a counter, take power × time."""
     live = board.filter(~pl.col("frozen"))
     counter = live.filter(pl.col("energy_joules_total").is_not_null()).sort("card", "t")
@@ -182,8 +179,9 @@ def _energy(board: pl.DataFrame, interval_ms: int | None, findings: list[Finding
         increase=following - pl.col("energy_joules_total"),
         after=following,
     ).filter(pl.col("end").is_not_null())
-    resets = pairs.filter(pl.col("increase") < 0)["end"]
-    findings += counted(resets, "counter_reset", "an energy counter started again; what it shows from then on is new")
+    resets = pairs.filter(pl.col("increase") < 0).select("card", t="end")
+    detail = "an energy counter started again; what it shows from then on is new"
+    findings.append(counted(resets, "counter_reset", detail))
     joules = pl.when(pl.col("increase") < 0).then("after").otherwise("increase")
     metered = pairs.select("card", "start", "end", watts=joules / (pl.col("end") - pl.col("start")) * 1000)
     unmetered = (

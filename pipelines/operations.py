@@ -16,7 +16,7 @@ from pipelines.ingest import Ingested, ingest
 from pipelines.instants import from_ms
 from pipelines.intervals import Interval
 from pipelines.ledger import Ledger, open_ledger
-from pipelines.metering import Metered, meter
+from pipelines.metering import Metered, meter_again
 from pipelines.periods import Period, local_months, parse_period
 from pipelines.publish import Publication, last_published, publish, published_fleet, published_outlook
 from pipelines.rating import rate
@@ -207,10 +207,11 @@ def _finish(ledger: Ledger, config: Config, done: Ingested, now: datetime) -> Ru
 
 
 def _meter(ledger: Ledger, config: Config, window: Interval | None, now: datetime) -> Metered:
-    metered = meter(ledger.inputs(), config, window=window)
+    made_by = f"{config.config_hash}:{window}"
+    metered, remade = meter_again(ledger.inputs(), config, window=window, memory=ledger.memory(made_by))
     findings = [*ledger.findings(), *metered.findings]
     made_from = ledger.basis(config.config_hash)
-    ledger.store_metered(metered, made_from=made_from, at=now, findings=findings)
+    ledger.store_metered(metered, remade, made_from=made_from, made_by=made_by, at=now, findings=findings)
     ledger.analyse(metered)
     stored = ledger.metered()
     if stored is None:

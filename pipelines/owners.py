@@ -6,19 +6,29 @@ the configuration allows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
 import polars as pl
 
+from pipelines.fleet import Device
 from pipelines.intervals import Interval
 from pipelines.leases import Lease, workload_name
 from pipelines.observations import Observations
 from pipelines.quality import Scrapes
+from pipelines.series import OWNER_KEY
 
 SOMEBODY_ELSE: Final = -1  # a scheduler's workload: it ends a labelled lease as any other owner does
+_NAMED: Final[dict[str, pl.DataType]] = {
+    "dev": pl.Int32(),
+    "labelled_as": pl.String(),
+    "record_start": pl.Int64(),
+    "first": pl.Int64(),
+    "last": pl.Int64(),
+}
 
 
 @dataclass(frozen=True)
@@ -37,15 +47,6 @@ class NamedRun:
     labelled_as: str
     first: int
     last: int
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """What labels show: leases, devices of scheduled workloads, and the devices ever seen with two owners."""
-
-    leases: list[Lease]
-    scheduled: list[NamedRun]
-    shared: set[int]
 
 
 @dataclass(frozen=True)
@@ -69,37 +70,58 @@ class _Open:
     hole_ms: int = 0  # longest hole since
 
 
-def leases_from_labels(
-    scrapes: Scrapes,
-    seen: Observations,
-    scheduled: pl.DataFrame,
-    layouts: Mapping[int, list[Interval]],
-    bridging: Bridging,
-) -> Labelled:
-    """Return the leases that labels show, and where they name workloads that a scheduler knows better.
+def runs_from_labels(
+    scrapes: Scrapes, seen: Observations, scheduled: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return who labels name on each device, run by run, and where they name workloads that a scheduler knows better.
 
     Args:
         scheduled: the schedulers' runs: ``cluster`` (null: any), ``labelled_as``, ``start``, ``end`` (ms).
-        layouts: where a card's layout has a MIG instance; what comes after a new layout is another instance.
+
+    Returns:
+        ``dev``, ``first``, ``end``, ``node``, ``named`` (JSON: of each owner OWNER_KEY and its slices), and ``dev``,
+        ``labelled_as``, ``record_start``, ``first``, ``last``.
     """
     claims, named = _split_scheduled(scrapes, scheduled)
-    owner_rows = scrapes.owners.to_dicts()
-    devices = scrapes.devices.to_dicts()
+    runs = _runs(seen.timeline, claims)
+    keys = scrapes.owners.select(OWNER_KEY).rows()
+    texts = {text: _spelt(text, keys) for text in runs["named"].unique()}
+    return runs.with_columns(pl.col("named").replace_strict(texts, return_dtype=pl.String)), named
+
+
+def _spelt(named: str, keys: Sequence[tuple[str | None, ...]]) -> str:
+    pairs = (pair.split(":") for pair in named.split(" ") if pair)
+    nobody = (None,) * len(OWNER_KEY)
+    return json.dumps([[*(nobody if int(o) == SOMEBODY_ELSE else keys[int(o)]), int(slices)] for o, slices in pairs])
+
+
+def leases_from_runs(
+    runs: pl.DataFrame, devices: Sequence[Device], layouts: Mapping[int, list[Interval]], bridging: Bridging
+) -> tuple[list[Lease], set[int]]:
+    """Return the leases that runs show, and the devices ever seen with two owners.
+
+    Args:
+        runs: as `runs_from_labels` returns them, all of each device.
+        layouts: where a card's layout has a MIG instance; what comes after a new layout is another instance.
+    """
+    named, owners = _numbered(runs["named"].unique())
     leases: list[Lease] = []
     shared: set[int] = set()
-    for dev, grouped in groupby(_runs(seen.timeline, claims), key=lambda run: run.dev):
-        runs = list(grouped)
-        if any(len(run.owners) > 1 for run in runs):
+    ordered = runs.sort("dev", "first").select("dev", "first", "end", "node", "named").iter_rows()
+    every = (_Run(dev, first, end, node, named[text]) for dev, first, end, node, text in ordered)
+    for dev, grouped in groupby(every, key=lambda run: run.dev):
+        of_device = list(grouped)
+        if any(len(run.owners) > 1 for run in of_device):
             shared.add(dev)
-        for held in _held(runs, layouts.get(dev), owner_rows, bridging, shared=dev in shared):
-            owner = owner_rows[held.owner]
+        for held in _held(of_device, layouts.get(dev), owners, bridging, shared=dev in shared):
+            owner = owners[held.owner]
             leases.append(
                 Lease(
                     dev=dev,
                     start=held.start,
                     end=held.end,
                     kind="job" if owner["job"] is not None else "pod",
-                    cluster=devices[dev]["cluster"],
+                    cluster=devices[dev].cluster or "default",
                     workload=workload_name(owner["namespace"], owner["pod"], owner["job"]),
                     node=held.node,
                     namespace=owner["namespace"],
@@ -108,7 +130,18 @@ def leases_from_labels(
                     slices=held.slices,
                 )
             )
-    return Labelled(leases, named, shared)
+    return leases, shared
+
+
+def _numbered(texts: pl.Series) -> tuple[dict[str, dict[int, int]], list[dict[str, str | None]]]:
+    """Number the owners that runs name, in their order: of each text, slices by owner, and the owners."""
+    spelt = {text: json.loads(text) for text in texts}
+    rows = sorted({tuple(key) for pairs in spelt.values() for *key, _ in pairs if any(key)}, key=str)
+    owners = pl.DataFrame(rows, schema=dict.fromkeys(OWNER_KEY, pl.String), orient="row").sort(OWNER_KEY).to_dicts()
+    number = {tuple(owner.values()): n for n, owner in enumerate(owners)}
+    return {
+        text: {number.get(tuple(key), SOMEBODY_ELSE): slices for *key, slices in pairs} for text, pairs in spelt.items()
+    }, owners
 
 
 def _held(
@@ -130,7 +163,7 @@ def _held(
                 yield held
 
 
-def _split_scheduled(scrapes: Scrapes, scheduled: pl.DataFrame) -> tuple[pl.DataFrame, list[NamedRun]]:
+def _split_scheduled(scrapes: Scrapes, scheduled: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Take the claims of scheduled workloads out: inside a run they show a device, outside they name nobody."""
     owners = scrapes.owners.with_columns(
         labelled_as=pl.when(pl.col("job").is_not_null())
@@ -140,7 +173,7 @@ def _split_scheduled(scrapes: Scrapes, scheduled: pl.DataFrame) -> tuple[pl.Data
     names = scheduled["labelled_as"].unique().to_list() if scheduled.height else []
     known = owners.filter(pl.col("labelled_as").is_in(names)).select("owner", "labelled_as")
     if not known.height:
-        return scrapes.claims, []
+        return scrapes.claims, pl.DataFrame(schema=_NAMED)
     cluster = scrapes.devices.select("dev", device_cluster="cluster")
     mine = scrapes.claims.join(known, on="owner").join(cluster, on="dev")
     inside = mine.join(scheduled.select("cluster", "labelled_as", "start", "end"), on="labelled_as").filter(
@@ -149,14 +182,9 @@ def _split_scheduled(scrapes: Scrapes, scheduled: pl.DataFrame) -> tuple[pl.Data
     elsewhere = inside.select("dev", "owner").unique()  # only a workload known in this device's cluster is scheduled
     claims = scrapes.claims.join(elsewhere, on=["dev", "owner"], how="anti")
     inside = inside.filter((pl.col("t") >= pl.col("start")) & (pl.col("t") < pl.col("end")))
-    runs = [
-        NamedRun(*row)
-        for row in inside.group_by("dev", "labelled_as", "start")
-        .agg(first=pl.col("t").min(), last=pl.col("t").max())
-        .select("dev", "labelled_as", "first", "last")
-        .sort("dev", "first", "labelled_as")
-        .iter_rows()
-    ]
+    runs = inside.group_by("dev", "labelled_as", record_start="start").agg(
+        first=pl.col("t").min(), last=pl.col("t").max()
+    )
     marks = (
         inside.select("dev", "t")
         .unique()
@@ -169,11 +197,11 @@ def _split_scheduled(scrapes: Scrapes, scheduled: pl.DataFrame) -> tuple[pl.Data
             busy=pl.lit(None, pl.Float64),
         )
     )
-    return pl.concat([claims, marks.select(claims.columns)]).sort("dev", "t", "owner"), runs
+    return pl.concat([claims, marks.select(claims.columns)]).sort("dev", "t", "owner"), runs.select(list(_NAMED))
 
 
-def _runs(timeline: pl.DataFrame, claims: pl.DataFrame) -> Iterator[_Run]:
-    """Yield runs of scrapes of one device without a hole that name the same owners on the same node."""
+def _runs(timeline: pl.DataFrame, claims: pl.DataFrame) -> pl.DataFrame:
+    """Return runs of scrapes of one device without a hole that name the same owners on the same node."""
     code = pl.concat_str("owner", "slices", separator=":")
     if claims.select(pl.struct("dev", "t").n_unique()).item() == claims.height:
         sets = claims.select("dev", "t", named=code)
@@ -188,21 +216,18 @@ def _runs(timeline: pl.DataFrame, claims: pl.DataFrame) -> Iterator[_Run]:
         | (pl.col("t") > pl.col("reach").shift(1))
         | (pl.col("dev") != pl.col("dev").shift(1))
     ).fill_null(value=True)
-    runs = (
+    return (
         rows.with_columns(run=breaks.cum_sum())
         .group_by("run", maintain_order=True)
         .agg(
             pl.col("dev").first(),
-            pl.col("t").first(),
-            pl.col("reach").last(),
-            pl.col("node").first(),
-            pl.col("named").first(),
+            first=pl.col("t").first(),
+            end=pl.col("reach").last(),
+            node=pl.col("node").first(),
+            named=pl.col("named").first(),
         )
         .drop("run")
     )
-    for dev, first, end, node, named in runs.iter_rows():
-        pairs = (pair.split(":") for pair in named.split(" ") if pair)
-        yield _Run(dev, first, end, node, {int(owner): int(slices) for owner, slices in pairs})
 
 
 def _join_runs(

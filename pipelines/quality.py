@@ -12,10 +12,9 @@ from typing import Final
 import polars as pl
 
 from exporter.catalog import BY_KEY
-from pipelines.findings import counted
-from pipelines.series import identify, series_of
+from pipelines.findings import counted, of_cards
+from pipelines.series import STREAM_KEY, identify, series_of
 from pipelines.streams import merge_streams
-from pipelines.tables import Finding
 
 STAMPED_METRICS: Final = (
     "engine_active_ratio",
@@ -39,7 +38,9 @@ class Scrapes:
 
     Attributes:
         devices: ``dev`` (Int32), ``card`` (Int32, dev of the whole card), ``cluster``, ``device``, ``instance``,
-            ``profile``, ``model``; the whole card always has a row.
+            ``profile``, ``own_model``, ``any_model``; the whole card always has a row.
+        labels: one row per label set: ``dev``, ``card``, ``replica``, ``scrape_job``, ``node``, ``namespace``, ``pod``,
+            ``said_uid``, ``job``, ``first`` (ms).
         owners: ``owner`` (Int32), ``namespace``, ``pod``, ``pod_uid``, ``job``.
         timeline: one row per device and scrape: ``dev``, ``t`` (ms), ``node``, ``free_slices`` (slices that are seen
             and name no owner).
@@ -48,16 +49,19 @@ class Scrapes:
         series: one row per device and time: ``dev``, ``t``, the metrics of STAMPED_METRICS, and ``busy_seen``,
             whether a busy metric was scraped at all, valid or not.
         board: one row per card and time: ``card``, ``t``, ``energy_joules_total``, ``power_watts``, ``power_seen``.
-        findings: what was dropped.
+        xids: ``card``, ``t``, ``code``: where an XID gauge was read.
+        findings: what was dropped: ``card`` and findings.FINDING.
     """
 
     devices: pl.DataFrame
+    labels: pl.DataFrame
     owners: pl.DataFrame
     timeline: pl.DataFrame
     claims: pl.DataFrame
     series: pl.DataFrame
     board: pl.DataFrame
-    findings: list[Finding]
+    xids: pl.DataFrame
+    findings: list[pl.DataFrame]
 
 
 def clean(samples: pl.DataFrame, *, exporter_pods: Sequence[str], interval_ms: int | None) -> Scrapes:
@@ -67,7 +71,7 @@ def clean(samples: pl.DataFrame, *, exporter_pods: Sequence[str], interval_ms: i
         exporter_pods: globs of pods that hold nothing.
         interval_ms: the configured scrape interval; None infers it per series and UTC day.
     """
-    findings: list[Finding] = []
+    findings: list[pl.DataFrame] = []
     samples = samples.with_columns(
         pl.lit(None, pl.Float64).alias(c) for c in STAMPED_METRICS if c not in samples.columns
     )
@@ -79,27 +83,32 @@ def clean(samples: pl.DataFrame, *, exporter_pods: Sequence[str], interval_ms: i
         power_seen=pl.col("power_watts").is_not_null(),
     )
     rows = pl.concat([pl.DataFrame({"series": number}), seen], how="horizontal")
-    rows = pl.concat([rows, _valid(samples, rows.select(_key("series"))["key"], findings)], how="horizontal")
-    findings += _xid_events(samples, rows.select("t", card=series["card"].gather(number)), devices)
-    rows = _one_value_per_series(rows, findings)
+    card = series["card"].gather(number)
+    at = rows.select(_key("series"), card=card)
+    rows = pl.concat([rows, _valid(samples, at, findings)], how="horizontal")
+    xids = _xids(samples, rows.select("t", card=card))
+    findings += _xid_events(xids, devices)
+    rows = _one_value_per_series(rows, series["card"], findings)
     rows = rows.with_columns(series[c].gather(rows["series"]).alias(c) for c in ("dev", "card", "owner", "stream"))
     rows = _streams_merged(rows, interval_ms)
     return Scrapes(
         devices=devices,
+        labels=series.select("dev", "card", *STREAM_KEY, "namespace", "pod", "said_uid", "job", "first"),
         owners=owners,
         timeline=_timeline(rows, series),
         claims=_claims(rows, series),
         series=_series(rows),
         board=_board(rows),
+        xids=xids,
         findings=findings,
     )
 
 
-def _valid(samples: pl.DataFrame, at: pl.Series, findings: list[Finding]) -> pl.DataFrame:
+def _valid(samples: pl.DataFrame, at: pl.DataFrame, findings: list[pl.DataFrame]) -> pl.DataFrame:
     """Return the stamped metrics without values that can't be; count every catalogue metric's.
 
     Args:
-        at: the series and time of each row: a sample that two imports hold is one.
+        at: the series and time of each row (``key``: a sample that two imports hold is one), and its ``card``.
     """
     powered = pl.col("power_watts") > 0
     kept, dropped = [], {}
@@ -114,22 +123,24 @@ def _valid(samples: pl.DataFrame, at: pl.Series, findings: list[Finding]) -> pl.
             kept.append(pl.when(~bad).then(good).alias(key))
     counts = samples.select(bad.sum().alias(key) for key, bad in dropped.items()).row(0, named=True)
     for key in (key for key, count in counts.items() if count):
-        found = samples.select(at, key, t=pl.col("time").dt.epoch("ms"), bad=dropped[key]).filter("bad").unique()
-        findings += counted(found["t"], "invalid_sample", f"{key}: blank, no number or out of range")
+        found = samples.select(*at, key, t=pl.col("time").dt.epoch("ms"), bad=dropped[key]).filter("bad").unique()
+        findings.append(counted(found, "invalid_sample", f"{key}: blank, no number or out of range"))
     return samples.select(kept)
 
 
-def _xid_events(samples: pl.DataFrame, rows: pl.DataFrame, devices: pl.DataFrame) -> list[Finding]:
+def _xids(samples: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    code = pl.lit(None, pl.Float64) if "xid_last_code" not in samples.columns else samples["xid_last_code"]
+    return rows.select("card", "t", code=code).filter(pl.col("code").is_finite()).sort("card", "t")
+
+
+def _xid_events(codes: pl.DataFrame, devices: pl.DataFrame) -> list[pl.DataFrame]:
     """Count XIDs: the gauge holds the last code for ever, so an event is a change to another code than 0."""
-    if "xid_last_code" not in samples.columns:
-        return []
-    codes = rows.with_columns(code=samples["xid_last_code"]).filter(pl.col("code").is_finite()).sort("card", "t")
     events = (
         codes.filter((pl.col("code") > 0) & pl.col("code").ne_missing(pl.col("code").shift(1).over("card")))
         .join(devices.filter(pl.col("instance").is_null()).select("card", "device"), on="card")
-        .select("t", named=pl.format("XID {} on {}", pl.col("code").cast(pl.Int64), "device"))
+        .with_columns(start="t", end=pl.col("t") + 1)
     )
-    return [Finding("xid_event", 1, named, start=t, end=t + 1) for t, named in events.iter_rows()]
+    return [of_cards(events, "xid_event", pl.format("XID {} on {}", pl.col("code").cast(pl.Int64), "device"))]
 
 
 def _key(number: str, time: str = "t") -> pl.Expr:
@@ -137,8 +148,12 @@ def _key(number: str, time: str = "t") -> pl.Expr:
     return (pl.col(number).cast(pl.Int64) * (1 << KEY_SHIFT) + pl.col(time) + KEY_OFFSET).alias("key")
 
 
-def _one_value_per_series(rows: pl.DataFrame, findings: list[Finding]) -> pl.DataFrame:
-    """Merge rows of one label set and time: of two values the smaller counts."""
+def _one_value_per_series(rows: pl.DataFrame, card: pl.Series, findings: list[pl.DataFrame]) -> pl.DataFrame:
+    """Merge rows of one label set and time: of two values the smaller counts.
+
+    Args:
+        card: of each series.
+    """
     keys = rows.select(_key("series"))["key"]
     if keys.n_unique() == len(keys):
         return rows
@@ -154,8 +169,10 @@ def _one_value_per_series(rows: pl.DataFrame, findings: list[Finding]) -> pl.Dat
             ),
         )
     )
-    times = merged.select(pl.col("t").repeat_by("differing").explode(empty_as_null=False))["t"]
-    findings += counted(times, "duplicate_sample", "two values of one series at one time; the smaller counts")
+    times = merged.select(pl.col("t").repeat_by("differing"), card=card.gather(merged["series"])).explode(
+        "t", empty_as_null=False
+    )
+    findings.append(counted(times, "duplicate_sample", "two values of one series at one time; the smaller counts"))
     return pl.concat([rows.filter(~several), merged.select(rows.columns)])
 
 

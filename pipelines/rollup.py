@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ from pipelines.fleet import Fleet
 from pipelines.instants import HOUR_MS
 from pipelines.leases import Lease
 from pipelines.observations import RATIOS
+from pipelines.series import DEVICE_KEY
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -62,28 +63,35 @@ _NOTHING: Final = (
 
 @dataclass(frozen=True)
 class _Stamped:
-    first: int
-    end: int
+    keys: pl.DataFrame  # ``dev``, DEVICE_KEY: whose stamps these are
     busy: pl.DataFrame
     energy: pl.DataFrame
 
 
 @dataclass
 class Stamps:
-    """Stamped observations of groups of cards, each a run of device numbers; large fleets wait on disk."""
+    """Stamped observations of groups of cards; large fleets wait on disk. A card's newest group counts."""
 
     groups: list[_Stamped] = field(default_factory=list)
     _folder: tempfile.TemporaryDirectory[str] | None = None
+    _others: Stamps | None = None  # keeps their folder
     _rows: int = 0
 
-    def add(self, offset: int, devices: int, busy: pl.DataFrame, energy: pl.DataFrame) -> None:
-        """Add a group's Observations.busy and .energy, with numbers from `offset` on."""
-        busy = busy.with_columns(pl.col("dev") + offset)
-        energy = energy.with_columns(pl.col("card") + offset)
+    def add(self, keys: pl.DataFrame, busy: pl.DataFrame, energy: pl.DataFrame) -> None:
+        """Add a group's Observations.busy and .energy.
+
+        Args:
+            keys: ``dev`` as those number devices, and DEVICE_KEY.
+        """
         self._rows += busy.height + energy.height
         if self._rows > ROWS_IN_MEMORY:
             busy, energy = self._parked(busy, "busy"), self._parked(energy, "energy")
-        self.groups.append(_Stamped(offset, offset + devices, busy, energy))
+        self.groups.append(_Stamped(keys, busy, energy))
+
+    def before(self, others: Stamps) -> None:
+        """Take others in as older: of a card that is in both these count."""
+        self.groups = [*others.groups, *self.groups]
+        self._others = others
 
     def _parked(self, rows: pl.DataFrame, name: str) -> pl.DataFrame:
         """Write a table to disk and return it mapped into memory from there."""
@@ -110,7 +118,8 @@ def roll_up(
     if not parts:
         return pl.DataFrame(schema=USAGE)
     rows = _cut(parts, cuts)
-    spans = rows.group_by("dev", "start", "end").agg(weight=(pl.col("num") / pl.col("den")).sum()).sort("dev", "start")
+    shares = rows.sort("dev", "start", "end", "num", "den").group_by("dev", "start", "end", maintain_order=True)
+    spans = shares.agg(weight=(pl.col("num") / pl.col("den")).sum())
     spans = _measured(spans, fleet, stamps)
     guessed = [n for n, lease in enumerate(leases) if lease.guessed]
     counts = ~pl.col("lease").is_in(guessed) & (pl.col("state") == "allocated")
@@ -120,20 +129,52 @@ def roll_up(
         pl.when(counts).then("memory_byte_ms").otherwise(0.0).alias("memory_byte_ms"),
         energy_joules=pl.col("span_joules") * (pl.col("num") / pl.col("den")) / pl.col("weight"),
     )
-    return _described(rows, fleet, lease_ids).select(pl.col(c).cast(t) for c, t in USAGE.items())
+    return usage_order(_described(rows, fleet, lease_ids).select(pl.col(c).cast(t) for c, t in USAGE.items()))
+
+
+def usage_order(usage: pl.DataFrame) -> pl.DataFrame:
+    """Return usage (USAGE) in its one order: whatever sums it up in floats gets the same sum each time."""
+    return usage.sort(*DEVICE_KEY[:-1], "start", "state", "lease", "profile", "weight_num", "weight_den", "end")
 
 
 def _measured(spans: pl.DataFrame, fleet: Fleet, stamps: Stamps) -> pl.DataFrame:
     """Add to each span what was observed in it, group of cards by group."""
-    groups = [*stamps.groups, _Stamped(max((g.end for g in stamps.groups), default=0), 1 << 31, *_NOTHING)]
+    numbers = pl.DataFrame(
+        [(d.dev, d.card, d.cluster, d.device, d.instance, d.profile) for d in fleet.devices],
+        schema={"dev": pl.Int32, "card": pl.Int32, **dict.fromkeys(DEVICE_KEY, pl.String)},
+        orient="row",
+    )
+    left = spans.join(numbers.select("dev", "card"), on="dev", maintain_order="left")
     measured = []
-    for group in groups:
-        own = spans.filter((pl.col("dev") >= group.first) & (pl.col("dev") < group.end))
-        joules = _energy(own, fleet, group)
+    for group in reversed(stamps.groups):
+        known = group.keys.rename({"dev": "own"}).join(numbers, on=DEVICE_KEY, nulls_equal=True).sort("own")
+        cards = set(known["card"])
+        mine = pl.col("card").is_in(cards)
+        own, left = left.filter(mine).drop("card"), left.filter(~mine)
         measured.append(
-            own.hstack(_observed(own, group.busy)).with_columns(pl.Series("span_joules", joules, pl.Float64))
+            _measured_by(
+                own, fleet, cards, _renumbered(group.busy, "dev", known), _renumbered(group.energy, "card", known)
+            )
         )
+    measured.append(_measured_by(left.drop("card"), fleet, set(), *_NOTHING))
     return pl.concat(measured)
+
+
+def _renumbered(stamps: pl.DataFrame, column: str, known: pl.DataFrame) -> pl.DataFrame:
+    """Number devices as the fleet does; what is of none of `known` is left out."""
+    own = stamps[column].to_numpy()
+    numbers = np.full(int(own.max(initial=-1)) + 1, -1, np.int32)
+    inside = known.filter(pl.col("own") < len(numbers))
+    numbers[inside["own"].to_numpy()] = inside["dev"].to_numpy()
+    renumbered = stamps.with_columns(pl.Series(column, numbers[own], pl.Int32))
+    return renumbered if (numbers >= 0).all() else renumbered.filter(pl.col(column) >= 0)
+
+
+def _measured_by(
+    spans: pl.DataFrame, fleet: Fleet, cards: Collection[int], busy: pl.DataFrame, energy: pl.DataFrame
+) -> pl.DataFrame:
+    joules = _energy(spans, fleet, cards, busy, energy)
+    return spans.hstack(_observed(spans, busy)).with_columns(pl.Series("span_joules", joules, pl.Float64))
 
 
 def _cut(parts: Sequence[Part], cuts: Sequence[int]) -> pl.DataFrame:
@@ -207,19 +248,21 @@ def _keys(dev: pl.Series, t: pl.Series) -> Ints:
     return keys
 
 
-def _energy(spans: pl.DataFrame, fleet: Fleet, group: _Stamped) -> Floats:
+def _energy(
+    spans: pl.DataFrame, fleet: Fleet, cards: Collection[int], busy: pl.DataFrame, energy: pl.DataFrame
+) -> Floats:
     """Return joules per span; NaN where the board's energy was not measured."""
-    boards = group.energy.rename({"card": "dev"})
+    boards = energy.rename({"card": "dev"})
     overlap = _Overlap(spans, boards)
     joules = overlap.sum(boards["watts"].to_numpy()) / 1000
     joules[overlap.sum(np.ones(boards.height)) == 0] = np.nan
     devs = spans["dev"].to_numpy()
-    cut_cards = {card: devs for card, devs in fleet.instances.items() if group.first <= card < group.end}
+    cut_cards = {card: devs for card, devs in fleet.instances.items() if card in cards}
     for card, instances in cut_cards.items():
         mine = np.flatnonzero(np.isin(devs, [card, *instances]))
-        board = group.energy.filter(pl.col("card") == card)
+        board = energy.filter(pl.col("card") == card)
         if len(mine) and board.height:
-            joules[mine] = _over_instances(spans[mine], card, instances, group.busy, board)
+            joules[mine] = _over_instances(spans[mine], card, instances, busy, board)
     return joules
 
 
@@ -296,4 +339,4 @@ def _described(rows: pl.DataFrame, fleet: Fleet, lease_ids: Sequence[str]) -> pl
     for card, start, end, owner in owned:
         inside = (pl.col("card") == card) & (pl.col("start") >= start) & (pl.col("start") < end)
         described = described.with_columns(owner=pl.when(inside).then(pl.lit(owner)).otherwise("owner"))
-    return described.sort("cluster", "device", "instance", "start", "state", "lease")
+    return described

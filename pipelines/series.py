@@ -21,12 +21,12 @@ _LABELS: Final = [c for c in SAMPLE_LABELS if c not in ("time", "index")]
 
 
 def series_of(samples: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """Return one row per label set (labels, and ``last``, its latest ms), and that row's number for each sample."""
+    """Return one row per label set (labels, ``first`` and ``last`` ms), and that row's number for each sample."""
     grouped = (
         samples.select(*_LABELS, "time")
         .with_row_index("row")
         .group_by(_LABELS)
-        .agg("row", last=pl.col("time").max().dt.epoch("ms"))
+        .agg("row", first=pl.col("time").min().dt.epoch("ms"), last=pl.col("time").max().dt.epoch("ms"))
     )
     numbers = np.empty(samples.height, np.int64)
     counts = grouped["row"].list.len().to_numpy()
@@ -38,7 +38,10 @@ def series_of(samples: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
 
 
 def identify(series: pl.DataFrame, exporter_pods: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Return devices, owners, and the series with ``dev``, ``card``, ``owner``, ``stream`` and codes of labels."""
+    """Return devices, owners, and the series with ``dev``, ``card``, ``owner``, ``stream`` and codes of labels.
+
+    A series' ``said_uid`` is the pod UID that it names itself.
+    """
     devices = _devices(series)
     series = series.join(
         devices.select("dev", "card", *DEVICE_KEY), on=DEVICE_KEY, nulls_equal=True, how="left", maintain_order="left"
@@ -58,22 +61,22 @@ def identify(series: pl.DataFrame, exporter_pods: Sequence[str]) -> tuple[pl.Dat
 
 
 def _devices(series: pl.DataFrame) -> pl.DataFrame:
-    """Number each card and each instance; a card has a row even where only instances are sampled."""
+    """Number each card and each instance; a card has a row even where only instances are sampled.
+
+    ``own_model`` is the newest that series of the device itself name, ``any_model`` that any series of the card names.
+    """
     modelled = series.sort("last", "model", nulls_last=False)
-    known = modelled.group_by(DEVICE_KEY).agg(pl.col("model").drop_nulls().last())
+    newest = pl.col("model").drop_nulls().last()
+    known = modelled.group_by(DEVICE_KEY).agg(own_model=newest)
     cards = (
         modelled.group_by("cluster", "device")
-        .agg(
-            pl.coalesce(
-                pl.col("model").filter(pl.col("instance").is_null()).drop_nulls().last(),
-                pl.col("model").drop_nulls().last(),
-            )
-        )
+        .agg(own_model=pl.col("model").filter(pl.col("instance").is_null()).drop_nulls().last(), any_model=newest)
         .with_columns(pl.lit(None, pl.String).alias(c) for c in ("instance", "profile"))
     )
     instances = known.filter(pl.col("instance").is_not_null())
     devices = (
-        pl.concat([cards.select(*DEVICE_KEY, "model"), instances.select(*DEVICE_KEY, "model")])
+        pl.concat([cards, instances], how="diagonal")
+        .select(*DEVICE_KEY, "own_model", "any_model")
         .sort(DEVICE_KEY, nulls_last=False)
         .with_row_index("dev")
         .with_columns(pl.col("dev").cast(pl.Int32))
@@ -88,6 +91,7 @@ def _owners(series: pl.DataFrame, exporter_pods: Sequence[str]) -> tuple[pl.Data
     exporters = [pod for pod in pods if any(glob_matches(pattern, pod) for pattern in exporter_pods)]
     counts = pl.col("pod").is_not_null() & pl.col("job").is_null() & ~pl.col("pod").is_in(exporters)
     series = series.with_columns(pl.when(counts).then(c).alias(c) for c in ("namespace", "pod", "pod_uid"))
+    series = series.with_columns(said_uid="pod_uid")
     # A pod that some of its samples name by UID and some by name alone is one pod, where there is one UID.
     uids = (
         series.filter(pl.col("pod_uid").is_not_null())

@@ -11,7 +11,7 @@ import pytest
 from exporter.errors import WorkError
 from pipelines.book.closing import close
 from pipelines.config import Config, load
-from pipelines.findings import counted, finding_table, findings_of, merge_findings, summed, within
+from pipelines.findings import counted, finding_table, findings_of, merge_findings, over_cards, summed, within
 from pipelines.operations import report, run_once
 from pipelines.tables import Finding
 
@@ -72,13 +72,22 @@ def test_a_month_is_held_open_by_its_own_findings_alone(config: Config) -> None:
 
 
 def test_what_happened_is_counted_per_quarter_of_an_hour() -> None:
-    found = list(counted(pl.Series([0, 899_999, 900_000, 5_000_000]), "gap", "holes"))
-    assert [(f.count, f.start, f.end) for f in found] == [
+    times = pl.DataFrame(
+        {"card": [0, 1, 0, 0], "t": [0, 899_999, 900_000, 5_000_000]}, schema_overrides={"card": pl.Int32}
+    )
+    by_card = counted(times, "gap", "holes").sort("start")
+    assert by_card.select("card", "count", "start", "end").rows() == [
+        (0, 1, 0, 1),
+        (1, 1, 899_999, 900_000),
+        (0, 1, 900_000, 900_001),
+        (0, 1, 5_000_000, 5_000_001),
+    ]
+    assert [(f.count, f.start, f.end) for f in summed(over_cards(by_card))] == [
         (2, 0, 900_000),
         (1, 900_000, 900_001),
         (1, 5_000_000, 5_000_001),
     ]
-    assert list(counted(pl.Series([], dtype=pl.Int64), "gap", "holes")) == []
+    assert over_cards(counted(times.clear(), "gap", "holes")) == []
 
 
 def test_a_finding_is_in_each_period_that_it_touches() -> None:
