@@ -58,7 +58,8 @@ def _secret(source: Source, kind: str, environ: Mapping[str, str]) -> str | None
 
 def _tls(source: Source) -> ssl.SSLContext | bool:
     if source.ca_file is None and source.cert_file is None:
-        return True
+        # Loading the system's authorities takes as long as some answers, and redirects are not followed.
+        return str(source.prometheus).lower().startswith("https:")
     try:
         context = ssl.create_default_context(cafile=source.ca_file and str(source.resolve(source.ca_file)))
         if source.cert_file is not None and source.key_file is not None:
