@@ -14,6 +14,7 @@ from app.sign_in import NotSignedInError
 from app.views import PAGES
 from exporter.errors import GpuLedgerError
 
+FOLLOWED_S: Final = 60.0
 ICON: Final = Path(__file__).with_name("icon.svg")  # a named icon would be fetched from outside
 
 
@@ -40,7 +41,19 @@ def main() -> None:
         st.stop()
     with st.sidebar:
         st.caption(f"As of {words.instant(scope.as_of, scope.zone)}. Months and days are local to that zone.")
+        _follow(files.publication().sequence)
         sign_in.sign_out(config.access, who)
+
+
+@st.fragment(run_every=FOLLOWED_S)
+def _follow(shown: int) -> None:
+    """Draw the page anew once something newer is published: it may stay open all day."""
+    try:
+        newest = configured()[1].publication().sequence
+    except GpuLedgerError:
+        return
+    if newest != shown:
+        st.rerun()
 
 
 def _menu(*, whole_fleet: bool) -> list[StreamlitPage]:

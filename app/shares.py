@@ -54,11 +54,16 @@ class Share:
 
 def lines(scope: Scope, span: Span) -> dict[str, dict[str, Decimal]]:
     """Return each tenant's lines by tenant and line; a reservation is told apart into used and not used."""
+    every = _lines_of_all(scope, span)
+    return every if scope.tenant is None else {t: own for t, own in every.items() if t == scope.tenant}
+
+
+def _lines_of_all(scope: Scope, span: Span) -> dict[str, dict[str, Decimal]]:
+    # Of all tenants at once: whoever chooses another tenant finds the answer there already.
     rows = scope.ask(
         f"""SELECT t.tenant, d.line, sum(d.amount) AS amount
-        FROM (SELECT DISTINCT tenant FROM tenant_period
-              WHERE period BETWEEN $first_month AND $last_month AND {ALLOWED}) AS t
-        LEFT JOIN (SELECT * FROM line_day WHERE {IN_DAYS} AND {ALLOWED}) AS d USING (tenant)
+        FROM (SELECT DISTINCT tenant FROM tenant_period WHERE period BETWEEN $first_month AND $last_month) AS t
+        LEFT JOIN (SELECT * FROM line_day WHERE {IN_DAYS}) AS d USING (tenant)
         GROUP BY ALL ORDER BY ALL""",
         span,
     )
@@ -102,8 +107,8 @@ def elsewhere(scope: Scope) -> Decimal:
     """Return what tenants pay that are not in scope."""
     if scope.tenant is None:
         return ZERO
-    rows = scope.ask(f"SELECT coalesce(sum(amount), 0) FROM line_day WHERE {IN_DAYS} AND tenant <> $tenant")
-    return round_money(rows.item(), scope.currency)
+    others = (own for tenant, own in _lines_of_all(scope, scope.span).items() if tenant != scope.tenant)
+    return sum((amount for own in others for amount in own.values()), ZERO)
 
 
 def leases_of(scope: Scope, workload: str) -> list[dict[str, Any]]:
@@ -159,7 +164,7 @@ _WHOLE_WORK: Final = f"""
            coalesce(sum(gpu_hours) FILTER (utilization IS NOT NULL), 0) AS observed,
            coalesce(sum(gpu_hours * utilization), 0) AS active, sum(cost) AS cost
     FROM workload_period WHERE {WHOLE} AND {ALLOWED} AND ($workload IS NULL OR workload = $workload)
-    GROUP BY ALL ORDER BY cost DESC, workload, tenant
+    GROUP BY ALL ORDER BY cost DESC, workload, tenant LIMIT $most
 """
 _CUT_WORK: Final = f"""
     -- grain: month × tenant × workload, of the days in months of which the span holds a part
@@ -186,16 +191,19 @@ _CUT_LINES: Final = f"""
 """
 
 
-def workloads(scope: Scope, span: Span, workload: str | None = None) -> list[Work]:
-    """Return the workloads of a span, the dearest first; their costs add up to the usage and reserved lines.
+def workloads(scope: Scope, span: Span, workload: str | None = None, *, most: int = 1 << 31) -> list[Work]:
+    """Return the workloads of a span (`most` of them), the dearest first.
+
+    Their costs add up to the usage and reserved lines.
 
     Of whole months they are the reports' own; days have their parts of a month's lines, split by what was charged.
     """
-    whole = scope.ask(_WHOLE_WORK, span, workload=workload).iter_rows(named=True) if span.whole else ()
-    found = [Work(**row) for row in whole]
+    limit = 1 << 31 if span.cut else most
+    rows = scope.ask(_WHOLE_WORK, span, workload=workload, most=limit).iter_rows(named=True) if span.whole else ()
+    found = [Work(**row) for row in rows]
     if span.cut:
         found = _merged([*found, *(w for w in _of_days(scope, span) if workload in (None, w.workload))])
-    return found
+    return found[:most]
 
 
 def _of_days(scope: Scope, span: Span) -> Iterator[Work]:

@@ -104,7 +104,7 @@ class Session:
 
 def address(number: int) -> dict[str, str]:
     """A view that nobody has asked for yet, as far as possible."""
-    return {"tenant": TENANT_IDS[number % TENANTS], "month": f"2026-{1 + number // TENANTS % 11:02}"}
+    return {"tenant": TENANT_IDS[number % TENANTS], "time": f"2026-{1 + number // TENANTS % 11:02}"}
 
 
 async def measured(port: int) -> dict[str, float]:

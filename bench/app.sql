@@ -15,7 +15,7 @@ CREATE TABLE device_day AS
         END AS tenant, s.h AS gpu_hours, CASE WHEN s.state = 'allocated' THEN s.h * 0.98 ELSE 0 END AS observed_gpu_hours,
         CASE WHEN s.state = 'allocated' THEN s.h * 0.6 ELSE 0 END AS busy_gpu_hours, s.h * 2.5 AS on_demand_weight
     FROM range(TIMESTAMP '2025-12-01', TIMESTAMP '2026-12-01', INTERVAL 1 DAY) t(d), range(1000) u(g),
-        (VALUES ('allocated', 15.0), ('idle', 8.0), ('unobserved', 1.0)) s(state, h);
+        (VALUES ('allocated', 15e0), ('idle', 8e0), ('unobserved', 1e0)) s(state, h);
 CREATE TABLE fleet_period AS SELECT period, sum(gpu_hours) AS capacity_gpu_hours,
     sum(gpu_hours) FILTER (state = 'allocated') AS allocated_gpu_hours, sum(gpu_hours) FILTER (state = 'idle')
     AS idle_gpu_hours, 0.0 AS stranded_gpu_hours, 0.0 AS down_gpu_hours, sum(gpu_hours) FILTER (state = 'unobserved')
@@ -32,8 +32,8 @@ CREATE TABLE lease AS
     FROM range(3000 * 365) x(n);
 CREATE TABLE lease_period AS
     SELECT strftime(epoch_ms(start), '%Y-%m') AS period, id AS lease, format('team-{:02d}', t) AS tenant, start AS first,
-        "end" AS last, 5.0 AS gpu_hours, 4.9 AS busy_observed_gpu_hours, 4.9 * (abs(hash(id)) % 100) / 100
-        AS busy_gpu_hours, 12.5 AS on_demand_weight FROM lease;
+        "end" AS last, 5e0 AS gpu_hours, 4.9e0 AS busy_observed_gpu_hours, 4.9e0 * (abs(hash(id)) % 100) / 100
+        AS busy_gpu_hours, 12.5e0 AS on_demand_weight FROM lease;
 CREATE TABLE workload_period AS
     SELECT period, tenant, workload, any_value("user") AS "user", epoch_ms(min(first))::TIMESTAMPTZ AS start,
         epoch_ms(max(last))::TIMESTAMPTZ AS "end", sum(gpu_hours) AS gpu_hours, 0.6 AS utilization, 0.98 AS coverage,
@@ -50,15 +50,22 @@ CREATE TABLE tenant_period AS
     SELECT period, tenant, sum(gpu_hours) AS allocated_gpu_hours, sum(gpu_hours) * 0.6 AS active_gpu_hours,
         0.0 AS reserved_unused_gpu_hours, 0.6 AS utilization, 0.98 AS coverage, sum(cost) AS usage,
         0::DECIMAL(38,4) AS reservation, 0::DECIMAL(38,4) AS idle, 0::DECIMAL(38,4) AS energy,
-        0::DECIMAL(38,4) AS overhead, 0::DECIMAL(38,4) AS credit, 0::DECIMAL(38,4) AS adjustment, sum(cost) AS total,
+        0::DECIMAL(38,4) AS overhead, 0::DECIMAL(38,4) AS commitment, 0::DECIMAL(38,4) AS credit, 0::DECIMAL(38,4) AS adjustment, sum(cost) AS total,
         sum(cost) * 0.4 AS waste FROM workload_period GROUP BY period, tenant;
+CREATE TABLE line_day AS SELECT period, day, tenant, 'usage' AS line, sum(charge_weight)::DECIMAL(38,4) AS amount
+    FROM charge_day GROUP BY ALL;
+CREATE TABLE held_day AS SELECT period, day, tenant, sum(gpu_hours) AS allocated_gpu_hours, sum(gpu_hours) AS
+    observed_gpu_hours, sum(gpu_hours) * 0.6 AS active_gpu_hours, (sum(charge_weight) * 0.4)::DECIMAL(38,4) AS waste
+    FROM charge_day GROUP BY ALL;
 CREATE TABLE usage AS
     SELECT 'c' AS cluster, format('node-{:03d}', g // 8) AS node, format('GPU-{:08d}-0000', g) AS device, 'H100' AS model,
         CASE WHEN (g + h) % 3 = 0 THEN 'idle' ELSE 'allocated' END AS state,
         epoch_ms(TIMESTAMP '2025-12-01') + h * 3600000 AS start, start + 3600000 AS "end", 1::BIGINT AS weight_num,
         1::BIGINT AS weight_den FROM range(8760) x(h), range(1000) u(g);
-CREATE TABLE finding AS SELECT 'gap' AS code, 12 AS count, 'holes' AS detail;
-CREATE TABLE outage (tenant VARCHAR, model VARCHAR, gpus VARCHAR, start BIGINT, "end" BIGINT);
+CREATE TABLE finding AS SELECT 'gap' AS code, 12 AS count, 'holes' AS detail, NULL::VARCHAR AS subject,
+    NULL::BIGINT AS start, NULL::BIGINT AS "end";
+CREATE TABLE outage (tenant VARCHAR, model VARCHAR, gpus VARCHAR, start BIGINT, "end" BIGINT, device VARCHAR,
+    cause VARCHAR);
 CREATE TABLE reservation (id VARCHAR, tenant VARCHAR, model VARCHAR, gpus BIGINT, start TIMESTAMPTZ, "end" TIMESTAMPTZ);
 CREATE TABLE rate AS SELECT '*' AS model, NULL::TIMESTAMPTZ AS start, NULL::TIMESTAMPTZ AS "end",
     2.5::DECIMAL(18,6) AS on_demand, NULL::DECIMAL(18,6) AS reserved, NULL::DECIMAL(18,6) AS overflow,

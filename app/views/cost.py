@@ -8,7 +8,7 @@ from typing import Final, cast
 import polars as pl
 import streamlit as st
 
-from app import address, charts, palette, trends, usage, words
+from app import address, charts, flows, palette, trends, usage, words
 from app.accounts import ZERO
 from app.scope import Scope
 from app.shares import SPLITS, By, Share, lines, split
@@ -45,7 +45,10 @@ def show() -> None:
     left, right = st.columns([1, 1], gap="large")
     with left:
         st.subheader(f"By {NAMES[by].lower()}")
-        _bars(scope, shares)
+        if by in ("workload", "user"):
+            _map(scope, by, shares)
+        else:
+            _bars(scope, shares)
     with right:
         grain: Grain = "month" if usage.grain(scope.span) == "month" else "day"
         st.subheader(f"Charged for GPU-hours, by {grain}")
@@ -98,6 +101,13 @@ def _bars(scope: Scope, shares: list[Share]) -> None:
     if more := keyed[BARS:]:
         amount = sum((s.amount for s in more), ZERO)
         st.caption(f"And {len(more):,} more, {words.literal(words.money(amount, scope.currency))} together.")
+
+
+def _map(scope: Scope, by: By, shares: list[Share]) -> None:
+    """Draw the many as areas: bars would show the first dozen only."""
+    keyed = [s for s in shares if s.key is not None]
+    alt = f"What tenants pay, by {NAMES[by].lower()}; the table says it too"
+    st.echarts_chart(flows.treemap(keyed, scope.currency), height=330, alt=alt)
 
 
 def _table(scope: Scope, by: By, shares: list[Share]) -> None:

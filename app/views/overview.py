@@ -6,23 +6,14 @@ from typing import Final
 
 import streamlit as st
 
-from app import tables, usage, uses, words
+from app import flows, tables, usage, uses, words
 from app.accounts import Place, Totals, places, totals
-from app.palette import DOWN, IDLE, QUIET, STRANDED, UNKNOWN
 from app.scope import IN_DAYS, Scope
 from app.shares import paid, workloads
 from app.views import overview_tenant
-from app.views.common import comparison, hours_by_day, link, metric, scope_of_page
+from app.views.common import comparison, hours_by_day, ink, link, metric, scope_of_page
 
 DEAREST: Final = 8
-PLACE_COLOURS = {
-    "allocated": "#0072B2",
-    "unattributed": QUIET.colour,
-    "idle": IDLE.colour,
-    "stranded": STRANDED.colour,
-    "down": DOWN.colour,
-    "unobserved": UNKNOWN.colour,
-}
 
 
 def show() -> None:
@@ -36,7 +27,13 @@ def show() -> None:
     _metrics(scope, now)
     hours_by_day(scope)
     st.header("Every hour and every cent, in one place")
-    _accounts(scope, places(scope, scope.span), now)
+    found = places(scope, scope.span)
+    _accounts(scope, found, now)
+    st.echarts_chart(
+        flows.cost_flow(found, scope.currency, ink()),
+        height=300,
+        alt="Where the fleet's cost goes; the table says it too",
+    )
     who, what = st.columns([0.9, 1.1], gap="medium")
     with who:
         st.header("Who")
@@ -89,7 +86,7 @@ def _accounts(scope: Scope, found: list[Place], now: Totals) -> None:
         ],
         [
             (
-                tables.Cell(place.label, colour=PLACE_COLOURS.get(place.key, "transparent")),
+                tables.Cell(place.label, colour=flows.COLOURS[place.key]),
                 "–" if place.gpu_hours is None else words.hours(place.gpu_hours),
                 "–" if place.gpu_hours is None else words.share(place.gpu_hours, now.capacity_gpu_hours),
                 words.amount(place.cost, currency),
@@ -144,7 +141,7 @@ def _workloads(scope: Scope) -> None:
                 words.share(w.utilization),
                 words.amount(w.cost, scope.currency),
             )
-            for w in workloads(scope, scope.span)[:DEAREST]
+            for w in workloads(scope, scope.span, most=DEAREST)
         ],
     )
 

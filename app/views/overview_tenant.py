@@ -76,6 +76,6 @@ def _workloads(scope: Scope) -> None:
                 words.share(w.utilization),
                 words.amount(w.cost, scope.currency),
             )
-            for w in workloads(scope, scope.span)[:DEAREST]
+            for w in workloads(scope, scope.span, most=DEAREST)
         ],
     )
