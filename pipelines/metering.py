@@ -295,10 +295,17 @@ def _named_outages(outages: list[Record], fleet: Fleet, findings: list[Finding])
 
 
 def _accounted(accounting: pl.DataFrame) -> dict[tuple[str | None, str], list[Interval]]:
+    """Return when accounting speaks for each node: whenever any file speaks for its cluster.
+
+    A file that doesn't name a node says that no job held it. So it doesn't matter into how many files the accounting is
+    cut, as long as they leave no time out.
+    """
     spoken: dict[tuple[str | None, str], list[Interval]] = {}
-    for cluster, node, start, end in _in_ms(accounting, "from", "to").iter_rows():
-        for key in ((cluster, node), (None, node)):
-            spoken.setdefault(key, []).append((start, end))
+    for _, of_cluster in _in_ms(accounting, "from", "to").group_by("cluster"):
+        windows = union(of_cluster.select("from", "to").iter_rows())
+        for cluster, node in of_cluster.select("cluster", "node").unique().iter_rows():
+            for key in ((cluster, node), (None, node)):
+                spoken.setdefault(key, []).extend(windows)
     return {key: union(intervals) for key, intervals in spoken.items()}
 
 

@@ -38,6 +38,8 @@ def opened(path: Path, *, read_only: bool) -> Iterator[duckdb.DuckDBPyConnection
         raise LedgerError(f"{path}: is no ledger of this program: {_one_line(error)}; move it away") from None
     try:
         connection.execute("SET TimeZone = 'UTC'")
+        # A table that isn't there is missing, and not a variable of that name in whatever calls.
+        connection.execute("SET python_enable_replacements = false")
         yield connection
     except duckdb.OutOfMemoryException as error:
         raise LedgerError(f"{path}: out of memory: {_one_line(error)}; nothing was changed") from None

@@ -31,6 +31,7 @@ from pipelines.periods import Period
 from pipelines.rating import clipped
 from pipelines.report import Report
 from pipelines.rollup import USAGE
+from pipelines.tables import conformed
 
 FOLDER: Final = "books"
 CHAIN: Final = "chain.jsonl"
@@ -109,7 +110,7 @@ class ClosedBook:
         path = self.folder / f"{name}.parquet"
         if name in ADDED and not path.exists():
             return pl.DataFrame(schema=schema)
-        return pl.read_parquet(path).select(pl.col(c).cast(d) for c, d in schema.items())
+        return conformed(pl.read_parquet(path), schema)
 
     def _bytes(self, name: str) -> bytes:
         try:

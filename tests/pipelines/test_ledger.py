@@ -28,7 +28,7 @@ from pipelines.operations import import_files, run_once
 from pipelines.publish import FOLDER, POINTER
 from tests.pipelines.folders import after_a_run, configured, imported, row_counts, table, told, usage
 from tests.pipelines.random_scenes import scenes
-from tests.pipelines.scene import Allocation, Job, Listed, Scene, seen
+from tests.pipelines.scene import H100, Allocation, Job, Listed, Scene, seen
 
 SCENE: Final = Scene(
     [seen("GPU-a", (0, 60), "astro/fit", util=40), seen("GPU-b", (0, 60), util=0), seen("GPU-c", (0, 60), "bio/fold")],
@@ -140,6 +140,17 @@ def test_files_in_parts_that_overlap_lines_in_any_order_and_sources_in_any_order
         assert_frame_equal(parted.metered.usage, whole.metered.usage, check_exact=True)
         assert_frame_equal(parted.metered.leases, whole.metered.leases)
         assert parted.report() == whole.report()
+
+
+def test_accounting_cut_into_files_speaks_for_the_same_nodes(tmp_path: Path) -> None:
+    jobs = [Job("1", (0, 60), nodes="rack1"), Job("2", (30, 90), nodes="rack2"), Job("3", (80, 120), nodes="rack1")]
+    racks = [Listed(node=node, gpus="8", model=H100) for node in ("rack1", "rack2")]
+    whole = configured(Scene(jobs=jobs, inventory=racks), tmp_path / "whole")
+    config = configured(Scene(inventory=racks), tmp_path / "parts")
+    header, lines = lines_of(whole.path.parent / "sacct.txt")
+    files = [("sacct", written(tmp_path / f"{n}.txt", header, [line])) for n, line in enumerate(lines)]
+    parted = imported(config, [("inventory", tmp_path / "parts" / "inventory.csv"), *files])
+    assert_frame_equal(parted.metered.usage, imported(whole, sources_of(tmp_path / "whole")).metered.usage)
 
 
 class Crash(Exception):
