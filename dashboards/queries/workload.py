@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pipelines.analysis.signatures import THRESHOLDS
 from pipelines.config import Config
 from pipelines.promql.expressions import by, labelled
 from pipelines.promql.holders import HOLDABLE, dcgm_holders, our_holders
@@ -13,8 +14,10 @@ from pipelines.promql.recorded import BUSY, CONDITION
 _CARD_PART: Final = by(*BOARD)
 WORKLOAD_LEGEND: Final = "{{node}} {{gpu}} {{gpu_instance}}"
 
-# Signatures after published job-efficiency studies; see docs/dashboards.md.
-IDLE_BELOW, TENSOR_BUSY, SM_BUSY, SM_FULL, DRAM_BUSY, PCIE_BUSY = 0.05, 0.5, 0.6, 0.8, 0.5, 1e9
+
+def _limit(threshold: str) -> str:
+    """A threshold of the ledger's own signatures: the board and the report name the same cause by the same number."""
+    return f"{THRESHOLDS[threshold].value:.12g}"
 
 
 class Workload:
@@ -75,15 +78,26 @@ class Workload:
 
     @property
     def signature(self) -> str:
-        """1 for the one bottleneck whose signature fits, with its name."""
+        """1 for the one cause whose signature fits the means now, with its name; shapes over time are the ledger's."""
         engine, sm = self.mean("engine_active_ratio"), self.mean("sm_active_ratio")
         tensor, dram = self.mean("tensor_active_ratio"), self.mean("dram_active_ratio")
-        pcie = f"avg({self.of_cards('pcie_receive_bytes_per_second')})"
+        fp32, pcie = self.mean("fp32_active_ratio"), f"avg({self.of_cards('pcie_receive_bytes_per_second')})"
+
+        def below(value: str, threshold: str) -> str:
+            return f"{value} < {_limit(threshold)}"
+
+        def least(value: str, threshold: str) -> str:
+            return f"{value} >= {_limit(threshold)}"
+
+        always = least(engine, "kernels_always")
         tests = (
-            ("idle", f"({engine} < {IDLE_BELOW} and {sm} < {IDLE_BELOW})"),
-            ("compute", f"(({tensor} >= {TENSOR_BUSY} and {sm} >= {SM_BUSY}) or {sm} >= {SM_FULL})"),
-            ("memory bandwidth", f"({dram} >= {DRAM_BUSY} and {sm} < {SM_BUSY})"),
-            ("host copies", f"({pcie} >= {PCIE_BUSY:.0f} and {sm} < 0.3)"),
-            ("input or waiting", f"({engine} >= {IDLE_BELOW} and {sm} < {SM_BUSY})"),
+            ("idle", (below(engine, "idle_activity"), below(sm, "idle_activity"))),
+            ("host_copies", (least(pcie, "copies"), below(engine, "kernels_wait"), below(sm, "sm_for_copies"))),
+            ("memory_bandwidth", (least(dram, "dram_busy"), below(tensor, "tensor_little"))),
+            ("no_tensor_cores", (always, below(tensor, "tensor_none"), least(fp32, "fp32_used"))),
+            ("compute", (always, least(sm, "sm_busy"), least(tensor, "pipe_busy"))),
+            ("unknown", (f"{engine} >= 0",)),
         )
-        return " or on () ".join(labelled(f"({test} ^ 0)", {"bottleneck": name}) for name, test in tests)
+        return " or on () ".join(
+            labelled(f"(({' and '.join(test)}) ^ 0)", {"bottleneck": name}) for name, test in tests
+        )
