@@ -56,16 +56,39 @@ small kernel, GPU_UTIL doesn't say. In MIG mode the driver gives no utilisation 
 of one that holds a context look alike. `unknown` is right, and nobody is accused.
 """
 
+LIMITS: Final = """
+## Several GPUs
+
+A workload is one job, whatever number of devices it holds. `behind`, `gap` and `suspect` name the rank that the others
+wait for, `together` tells stalls of all from stages that wait in turn, and `nvlink_part` is the share of the time that
+transfers take at least, at the links' full speed. `scaling` in the published files compares runs of one name at several
+sizes: what each GPU got done, of the smallest runs' (`pipelines/analysis/scaling.py`).
+
+## What it can't tell
+
+- What takes less than two sampling intervals. Short waits for input, and bubbles of pipelines whose steps take seconds,
+  leave means only: `unknown`, or `compute` where SM activity stays above its limit all the same.
+- Communication that is hidden behind work from communication that is exposed, where the SMs are about {sm} busy.
+- Why the host is late: the catalogue has no metric of the host. What loops measure of themselves overrules what is
+  inferred ([training](training.md)).
+- Anything but `idle` from GPU_UTIL alone.
+- The jobs below are simulated. Real ones with a known cause would be better, and nobody publishes them.
+"""
+
+
+MEASURED: Final = "## How often it is right\n"
+
 
 def render() -> str:
-    """Return the generated part of the document."""
+    """Return the generated part of the document, up to MEASURED."""
     parts = [
         HEADER.format(slot=SLOT_MS // 60_000),
         *_causes(),
         *_signatures(),
         *_thresholds(),
         *_features(),
-        CAPTURES,
+        CAPTURES.rstrip(),
+        LIMITS.format(sm=f"{THRESHOLDS['sm_free'].value:.0%}").rstrip(),
     ]
     return "\n".join(parts) + "\n"
 
