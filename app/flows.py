@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any, Final
 
 from app import words
-from app.accounts import Place
+from app.accounts import ZERO, Place
 from app.palette import BUSY, DOWN, IDLE, OTHER, QUIET, STRANDED, UNKNOWN, series_colours
 from app.shares import Share
 
-COLOURS = {
+COLOURS: Final = {
     "allocated": BUSY.colour,
     "unattributed": QUIET.colour,
     "idle": IDLE.colour,
@@ -20,7 +21,9 @@ COLOURS = {
     "overhead": OTHER,
 }
 PAID, UNPAID = "Tenants pay", "Unbilled"
-SHOWN = 40
+SHOWN: Final = 56
+TOLD: Final = Decimal("0.03")
+"""Part of the whole from which on a place has its name beside it: below, names lie on each other."""
 
 
 def cost_flow(found: Sequence[Place], currency: str, ink: str) -> dict[str, Any]:
@@ -30,12 +33,14 @@ def cost_flow(found: Sequence[Place], currency: str, ink: str) -> dict[str, Any]
     """
     nodes: list[dict[str, Any]] = [{"name": "Fleet cost", "itemStyle": {"color": OTHER}}]
     links: list[dict[str, Any]] = []
+    whole = sum((place.cost for place in found), ZERO)
     for place in found:
         if place.cost <= 0:
             continue
-        nodes.append({"name": place.label, "itemStyle": {"color": COLOURS[place.key]}})
+        told = {"show": place.cost >= whole * TOLD}
+        nodes.append({"name": place.label, "itemStyle": {"color": COLOURS[place.key]}, "label": told})
         links.append({"source": "Fleet cost", "target": place.label, "value": float(place.cost)})
-        paid = max(min(place.billed, place.cost), place.cost * 0)
+        paid = max(min(place.billed, place.cost), ZERO)
         for target, amount in ((PAID, paid), (UNPAID, place.cost - paid)):
             if amount:
                 links.append({"source": place.label, "target": target, "value": float(amount)})
@@ -49,7 +54,7 @@ def cost_flow(found: Sequence[Place], currency: str, ink: str) -> dict[str, Any]
                 "data": nodes,
                 "links": links,
                 "left": 0,
-                "right": 130,
+                "right": 90,
                 "top": 10,
                 "bottom": 10,
                 "draggable": False,
@@ -60,42 +65,37 @@ def cost_flow(found: Sequence[Place], currency: str, ink: str) -> dict[str, Any]
     }
 
 
-def treemap(shares: Sequence[Share], currency: str) -> dict[str, Any]:
-    """Return what bills are made of, each part as large as its amount, for ECharts."""
-    parts = [s for s in shares if s.amount > 0][:SHOWN]
-    colours = series_colours([s.label for s in parts])
-    rest = sum((float(s.amount) for s in shares if s.amount > 0), 0.0) - sum(float(s.amount) for s in parts)
-    cells = [
-        {
-            "name": s.label,
-            "value": float(s.amount),
-            "itemStyle": {"color": colours[s.label]},
-            "label": {"color": "#fff"},
-        }
-        for s in parts
-    ]
-    if rest > 0:
-        cells.append({"name": "Other", "value": rest, "itemStyle": {"color": OTHER}, "label": {"color": "#1B232B"}})
+def treemap(shares: Sequence[Share], currency: str, tenant_name: Callable[[str | None], str]) -> dict[str, Any]:
+    """Return what bills are made of, each part as large as its amount, within its tenant, for ECharts."""
+    by_tenant: dict[str, list[Share]] = {}
+    for share in shares:
+        if share.amount > 0:
+            by_tenant.setdefault(tenant_name(share.tenant), []).append(share)
+    each = max(SHOWN // max(len(by_tenant), 1), 3)
+    colours = series_colours(list(by_tenant))
+    areas = []
+    for tenant, own in by_tenant.items():
+        children = [{"name": s.label, "value": float(s.amount)} for s in own[:each]]
+        if rest := sum(float(s.amount) for s in own[each:]):
+            children.append({"name": f"{len(own) - each:,} more", "value": rest})
+        areas.append({"name": tenant, "itemStyle": {"color": colours[tenant]}, "children": children})
+    outlined = {"color": "#fff", "textBorderColor": "rgba(0,0,0,0.7)", "textBorderWidth": 2, "overflow": "truncate"}
     return {
         "tooltip": {"trigger": "item", "valueFormatter": f"{currency} {words.money_format(currency)}"},
         "series": [
             {
                 "type": "treemap",
-                "data": cells,
+                "data": areas,
                 "roam": False,
                 "nodeClick": False,
                 "breadcrumb": {"show": False},
-                "left": 0,
-                "right": 0,
-                "top": 0,
-                "bottom": 0,
-                "label": {
-                    "fontSize": 12,
-                    "overflow": "truncate",
-                    "textBorderColor": "rgba(0,0,0,0.55)",
-                    "textBorderWidth": 2,
-                },
-                "itemStyle": {"gapWidth": 2, "borderWidth": 0},
+                **dict.fromkeys(("left", "right", "top", "bottom"), 0),
+                "label": {"fontSize": 11, **outlined},
+                "upperLabel": {"show": True, "height": 22, "fontSize": 12, **outlined},
+                "levels": [
+                    {"itemStyle": {"gapWidth": 3, "borderWidth": 0}, "upperLabel": {"show": False}},
+                    {"itemStyle": {"gapWidth": 1, "borderWidth": 0}},
+                ],
             }
         ],
     }

@@ -23,6 +23,7 @@ STYLE: Final = """<style>
 .gl-mark {display: inline-block; width: 0.7rem; height: 0.7rem; border-radius: 2px; margin-right: 0.5rem}
 .gl-name {display: inline-block; max-width: min(26rem, 40vw); overflow: hidden; text-overflow: ellipsis;
   white-space: nowrap; vertical-align: bottom}
+.gl-table th:has(.gl-sentence) {white-space: normal}
 .gl-buttons {display: flex; flex-wrap: wrap; gap: 0.5rem}
 .gl-button, .gl-button:visited {color: inherit !important; text-decoration: none !important; font-size: 0.875rem;
   border: 1px solid rgba(128, 138, 148, 0.6); border-radius: 0.375rem; padding: 0.35rem 0.8rem}
@@ -42,14 +43,18 @@ class Cell:
         text: shown as it is.
         colour: of a mark before it, from app.palette.
         href: where it leads.
+        wraps: a sentence, shown whole; a name is cut where it is long.
     """
 
     text: str
     colour: str | None = None
     href: str | None = None
+    wraps: bool = False
 
     def html(self) -> str:
         """Return it as HTML."""
+        if self.wraps:
+            return f'<span class="gl-sentence">{html.escape(self.text)}</span>'
         shown = f'<bdi class="gl-name" title="{html.escape(self.text)}">{html.escape(self.text)}</bdi>'
         if self.href:
             shown = f'<a href="{html.escape(self.href)}">{shown}</a>'

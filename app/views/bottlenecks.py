@@ -182,10 +182,10 @@ def _one(scope: Scope, one: Bottleneck) -> None:
     if one.evidence:
         st.subheader("What it was told by")
         tables.sums(
-            ["Measured in its clearest hour", "Value", "Limit"],
+            [tables.Cell("Measured in its clearest hour", wraps=True), "Value", "Limit"],
             [
                 (
-                    causes.feature(str(item["feature"])),
+                    tables.Cell(causes.feature(str(item["feature"])), wraps=True),
                     _number(item.get("value")),
                     f"{'below' if item.get('is') == '<' else 'at least'} {_number(item.get('limit'))}",
                 )
@@ -198,4 +198,7 @@ def _one(scope: Scope, one: Bottleneck) -> None:
 def _number(value: object) -> str:
     if not isinstance(value, (int, float)):
         return words.UNKNOWN
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
+    for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if abs(value) >= size:
+            return f"{value / size:,.1f}{unit}"
+    return f"{value:.2f}"

@@ -13,6 +13,7 @@ from app import tables, troubles, words
 from app.found import findings_of_span
 from app.scope import IN_DAYS, Scope
 from app.views.common import hours_by_day, scope_of_page
+from app.views.coverage import MEANINGS
 from pipelines.instants import HOUR_MS, from_ms, to_ms
 
 FOREVER: Final = 1 << 62
@@ -130,11 +131,14 @@ def _xids(scope: Scope) -> None:
 
 
 def _repairs(scope: Scope) -> None:
-    """Show what schedulers, the calendar and devices said, else the outages that sources reported."""
+    """Show what schedulers, the calendar and devices said, and what was out of use by that."""
     rows = troubles.states(scope)
-    if not rows:
-        _outages(scope)
-        return
+    if rows:
+        _states(scope, rows)
+    _outages(scope, others=bool(rows))
+
+
+def _states(scope: Scope, rows: list[dict[str, Any]]) -> None:
     frame = pl.DataFrame(
         [
             (
@@ -177,14 +181,17 @@ def _local(scope: Scope, ms: int) -> datetime:
     return from_ms(ms).astimezone(scope.zone).replace(tzinfo=None)
 
 
-def _outages(scope: Scope) -> None:
+def _outages(scope: Scope, *, others: bool) -> None:
     rows = scope.ask(
         """SELECT tenant, model, gpus, device, cause, start, "end" FROM outage
         WHERE start < $until AND "end" > $since ORDER BY start, model"""
     )
+    if not rows.height and others:
+        return
     if not rows.height:
         st.info("No source reports an outage in this time: an allocations row of class `down` does.")
         return
+    st.caption("Out of use, so that nobody pays for it:")
     tables.sums(
         [
             "Model",
@@ -218,6 +225,9 @@ def _events(scope: Scope) -> None:
         return
     st.caption(f"In {scope.span.label}.")
     tables.sums(
-        ["Finding", tables.Cell("For example"), "Count"],
-        [(f.code, tables.Cell(f.detail), f"{f.count:,}") for f in found],
+        [tables.Cell("Finding"), tables.Cell("For example"), "Count"],
+        [
+            (tables.Cell(MEANINGS.get(f.code, f.code), wraps=True), tables.Cell(f.detail, wraps=True), f"{f.count:,}")
+            for f in found
+        ],
     )

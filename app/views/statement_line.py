@@ -116,7 +116,7 @@ def _leases(found: Explanation, currency: str, scope: Scope) -> None:
     tables.sums(
         ["Priced by", "Leases", currency],
         [
-            (tables.Cell(entry), f"{len(parts):,}", words.amount(sum(parts), currency))
+            (tables.Cell(entry, wraps=True), f"{len(parts):,}", words.amount(sum(parts), currency))
             for entry, parts in by_entry.items()
         ],
         total=("The line", f"{len(leases):,}", words.amount(total, currency)),
