@@ -76,7 +76,8 @@ def _xids() -> Iterator[Alert]:
     code = f"max by {by(*BOARD)} ({XID_LAST})"
     yield Alert(
         name="GpuXidApplication",
-        expr=f"max_over_time(({begun})[{EVENT_MINUTES}m:1m]) * on {by(*BOARD)} group_left () {code}",
+        expr=f"max_over_time(({begun})[{EVENT_MINUTES}m:1m]) * on {by(*BOARD)} group_left () {code} "
+        f"and on {by(*BOARD)} {applications}",
         severity="info",
         audience="tenant",
         summary=f"A program of {{{{ $labels.tenant }}}} failed on {_WHERE} (XID {{{{ $value }}}})",

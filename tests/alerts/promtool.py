@@ -34,6 +34,7 @@ class Case:
         alert: its name.
         what: what the history shows: fires, resolves, first occurrence …
         series: promtool's notation by series, a sample a minute.
+        every: minutes from one evaluation to the next; more than one where a history is of days.
         firing: by minute, the labels (but severity and audience) of each instance that fires then; "" for none.
     """
 
@@ -42,6 +43,7 @@ class Case:
     series: Mapping[str, str]
     firing: Mapping[int, Sequence[Labels]]
     labels: Labels = field(default_factory=dict)
+    every: int = 1
 
 
 @cache
@@ -82,7 +84,7 @@ def noticed(cases: Sequence[Case], forms: Mapping[str, Mapping[str, Any]], folde
     those before it left.
     """
     found: set[str] = set()
-    for _, alike in sorted(_alike(cases), key=lambda pair: -len(pair[0])):
+    for _, alike in sorted(_alike(cases), key=lambda pair: (-len(pair[0][0]), pair[0][1])):
         ordered = sorted(alike, key=lambda case: not any(case.firing.values()))
         for lot in (ordered[:2], ordered[2:]):
             left = {name: rule for name, rule in forms.items() if name not in found}
@@ -90,8 +92,13 @@ def noticed(cases: Sequence[Case], forms: Mapping[str, Mapping[str, Any]], folde
     return found
 
 
-def _alike(cases: Sequence[Case]) -> list[tuple[tuple[str, ...], list[Case]]]:
-    return [(given, list(alike)) for given, alike in groupby(sorted(cases, key=_given), key=_given)]
+def _alike(cases: Sequence[Case]) -> list[tuple[tuple[tuple[str, ...], int], list[Case]]]:
+    """Cases that one rule file serves: by the recorded series that they state, and the time between evaluations."""
+    return [(kind, list(alike)) for kind, alike in groupby(sorted(cases, key=_kind), key=_kind)]
+
+
+def _kind(case: Case) -> tuple[tuple[str, ...], int]:
+    return _given(case), case.every
 
 
 def _given(case: Case) -> tuple[str, ...]:
@@ -118,13 +125,13 @@ def _recording() -> list[dict[str, Any]]:
 def _run(cases: Sequence[Case], forms: Mapping[str, Mapping[str, Any]], folder: Path) -> str:
     """Promtool's output, "" where every case holds for every form; one process for all."""
     files = []
-    for number, (given, alike) in enumerate(_alike(cases)):
+    for number, ((given, every), alike) in enumerate(_alike(cases)):
         named = [{**form, "alert": name} for name, form in forms.items()]
-        group = {"name": "test", "interval": "1m", "rules": _with_what_they_rest_on(named, given)}
+        group = {"name": "test", "interval": f"{every}m", "rules": _with_what_they_rest_on(named, given)}
         _write(folder / f"rules-{number}.yml", {"groups": [group]})
         tests = [_test(case, list(forms)) for case in alike]
         files.append(folder / f"tests-{number}.yml")
-        _write(files[-1], {"rule_files": [f"rules-{number}.yml"], "evaluation_interval": "1m", "tests": tests})
+        _write(files[-1], {"rule_files": [f"rules-{number}.yml"], "evaluation_interval": f"{every}m", "tests": tests})
     done = subprocess.run(["promtool", "test", "rules", *files], capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else done.stdout + done.stderr
 

@@ -138,23 +138,32 @@ def _application() -> Iterator[Case]:
             {9: [], 11: expected, 26: []},
             labels,
         )
-    pods = {name: held("vision-a", pod=name) | held("speech", pod=name) for name in ("a", "b")}
-    before = next(name for name in pods["a"] if "vision-a" in name and "owner" in name)
-    after = next(name for name in pods["b"] if "speech" in name and "owner" in name)
-    yield Case(
-        alert,
-        "the card is handed over after it: who held it is told, not who holds it",
-        {**ours(), **events, before: "1x13 stale", after: "_x13 1x60"},
-        {11: expected, 20: expected, 27: []},
-        labels,
-    )
-    yield Case(
-        alert,
-        "the card was handed over before it",
-        {**ours(), **events, before: "1x4 stale", after: "_x4 1x60"},
-        {11: [A | {"tenant": "speech"}], 20: [A | {"tenant": "speech"}], 27: []},
-        labels,
-    )
+        speech = [A | {"tenant": "speech"}]
+        pods = {name: held("vision-a", pod=name) | held("speech", pod=name) for name in ("a", "b")}
+        before = next(name for name in pods["a"] if "vision-a" in name and "owner" in name)
+        after = next(name for name in pods["b"] if "speech" in name and "owner" in name)
+        yield Case(
+            alert,
+            f"the card is handed over after it: who held it is told, not who holds it ({code})",
+            {**ours(), **events, before: "1x13 stale", after: "_x13 1x60"},
+            {11: expected, 20: expected, 27: []},
+            labels,
+        )
+        yield Case(
+            alert,
+            "the card was handed over before it",
+            {**ours(), **events, before: "1x4 stale", after: "_x4 1x60"},
+            {11: speech, 20: speech, 27: []},
+            labels,
+        )
+        stamp = next(name for name in events if "timestamp" in name)
+        yield Case(
+            alert,
+            f"another one under the next holder ({code})",
+            {**ours(), **events, stamp: "_x10 600x29 2400x60", before: "1x13 stale", after: "_x13 1x90"},
+            {11: expected, 27: [], 41: speech, 57: []},
+            labels,
+        )
     gone = {name: f"{values.replace('x60', 'x4')} stale" for name, values in events.items()}
     yield Case(
         alert,
