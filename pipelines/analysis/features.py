@@ -74,7 +74,9 @@ def _timed(found: Readings, held: pl.DataFrame) -> pl.DataFrame:
     rows = held.join(found.devices, on=DEVICE, nulls_equal=True).select(
         "row", "work", "dev", "hour", "start", "end", clock_peak=SM_CLOCK.of(pl.col("model"))
     )
-    timed = found.rows.with_columns(hour=pl.col("t") // HOUR_MS * HOUR_MS).join(rows, on=["dev", "hour"], how="inner")
+    timed = found.rows.with_columns(key=_key(pl.col("t"))).join(
+        rows.with_columns(key=_key(pl.col("hour"))).drop("dev"), on="key", how="inner"
+    )
     inside = (pl.col("t") >= pl.col("start")) & (pl.col("t") < pl.col("end"))
     return timed.filter(inside).with_columns(
         # What speaks for a second only, as GPU_UTIL does, has a mean over the hour and no shape.
@@ -86,26 +88,46 @@ def _timed(found: Readings, held: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _key(time: pl.Expr) -> pl.Expr:
+    """Return a device and an hour as one integer: joining on it is many times faster."""
+    return pl.col("dev").cast(pl.Int64) * (1 << 24) + time // HOUR_MS
+
+
 def _slots(timed: pl.DataFrame) -> pl.DataFrame:
     """grain: usage row × slot; sums of value × ms (`x`) and of the ms in which it is known (`x_ms`)."""
     busy = pl.col("engine") > THRESHOLDS["busy"].value
+    in_hour = HOUR_MS // SLOT_MS
+    keyed = timed.with_columns(key=pl.col("row").cast(pl.Int64) * in_hour + pl.col("slot") % in_hour)
+    always = [name for name in _MEANS if not timed[name].null_count()]
+    never = [name for name in (*_MEANS, *_WHILE_BUSY) if timed[name].null_count() == timed.height]
+    sometimes = [name for name in _MEANS if name not in always and name not in never]
+    while_busy = [name for name in _WHILE_BUSY if name not in never]
 
-    def sums(name: str, condition: pl.Expr | None = None) -> list[pl.Expr]:
-        known = pl.col(name).is_not_null() if condition is None else pl.col(name).is_not_null() & condition
-        weight = pl.when(known).then(pl.col("ms"))
-        return [(pl.col(name) * weight).sum().alias(name), weight.sum().alias(f"{name}_ms")]
+    def weight(name: str) -> pl.Expr:
+        known = pl.col(name).is_not_null()
+        return pl.when(known & busy if name in _WHILE_BUSY else known).then(pl.col("ms"))
 
-    return timed.group_by("work", "dev", "row", "hour", "slot").agg(
-        *(expr for name in _MEANS for expr in sums(name)),
-        *(expr for name in _WHILE_BUSY for expr in sums(name, busy)),
-        *(pl.col(name).max() for name in _PEAKS),
-        pl.col("ms").sum(),
-        pl.col("interval").max(),
-        (pl.col("activity") * pl.col("ms")).sum(),
-        activity_squares=(pl.col("activity") ** 2 * pl.col("ms")).sum(),
-        activity_ms=pl.when(pl.col("activity").is_not_null()).then("ms").sum(),
-        # Whole millionths: the sum is the same in any order.
-        loss=(((1 - pl.col("engine")) * 1e6).round().cast(pl.Int64) * pl.col("ms")).sum(),
+    return (
+        keyed.group_by("key")
+        .agg(
+            pl.first("work", "dev", "row", "hour", "slot"),
+            *((pl.col(name) * pl.col("ms")).sum() for name in always),
+            *((pl.col(name) * weight(name)).sum() for name in (*sometimes, *while_busy)),
+            *(weight(name).sum().alias(f"{name}_ms") for name in (*sometimes, *while_busy)),
+            *(pl.col(name).max() for name in _PEAKS),
+            pl.col("ms").sum(),
+            pl.col("interval").max(),
+            (pl.col("activity") * pl.col("ms")).sum(),
+            activity_squares=(pl.col("activity") ** 2 * pl.col("ms")).sum(),
+            activity_ms=pl.when(pl.col("activity").is_not_null()).then("ms").sum(),
+            # Whole millionths: the sum is the same in any order.
+            loss=(((1 - pl.col("engine")) * 1e6).round().cast(pl.Int64) * pl.col("ms")).sum(),
+        )
+        .with_columns(
+            *(pl.col("ms").alias(f"{name}_ms") for name in always),
+            *(pl.lit(0.0).alias(name) for name in never),
+            *(pl.lit(0, pl.Int64).alias(f"{name}_ms") for name in never),
+        )
     )
 
 
