@@ -65,7 +65,9 @@ def cost_flow(found: Sequence[Place], currency: str, ink: str) -> dict[str, Any]
     }
 
 
-def treemap(shares: Sequence[Share], currency: str, tenant_name: Callable[[str | None], str]) -> dict[str, Any]:
+def treemap(
+    shares: Sequence[Share], currency: str, tenant_name: Callable[[str | None], str], ink: str
+) -> dict[str, Any]:
     """Return what bills are made of, each part as large as its amount, within its tenant, for ECharts."""
     by_tenant: dict[str, list[Share]] = {}
     for share in shares:
@@ -91,7 +93,7 @@ def treemap(shares: Sequence[Share], currency: str, tenant_name: Callable[[str |
                 "breadcrumb": {"show": False},
                 **dict.fromkeys(("left", "right", "top", "bottom"), 0),
                 "label": {"fontSize": 11, **outlined},
-                "upperLabel": {"show": True, "height": 22, "fontSize": 12, **outlined},
+                "upperLabel": {"show": True, "height": 22, "fontSize": 12, "color": ink, "overflow": "truncate"},
                 "levels": [
                     {"itemStyle": {"gapWidth": 3, "borderWidth": 0}, "upperLabel": {"show": False}},
                     {"itemStyle": {"gapWidth": 1, "borderWidth": 0}},

@@ -140,7 +140,7 @@ def _ranking(scope: Scope, found: list[Bottleneck]) -> Bottleneck | None:
         selection_mode="single-row",
         column_config={
             "workload": st.column_config.TextColumn("Workload", width="medium"),
-            "tenant": st.column_config.TextColumn("Tenant", width="small"),
+            "tenant": st.column_config.TextColumn("Tenant", width=130),
             "cause": st.column_config.TextColumn("Cause", width="medium"),
             "waste": st.column_config.NumberColumn(
                 f"Lost, {scope.currency}", format=words.money_format(scope.currency)

@@ -107,7 +107,7 @@ def _map(scope: Scope, by: By, shares: list[Share]) -> None:
     """Draw the many as areas: bars would show the first dozen only."""
     keyed = [s for s in shares if s.key is not None]
     alt = f"What tenants pay, by {NAMES[by].lower()}; the table says it too"
-    st.echarts_chart(flows.treemap(keyed, scope.currency, scope.tenant_name), height=330, alt=alt)
+    st.echarts_chart(flows.treemap(keyed, scope.currency, scope.tenant_name, ink()), height=330, alt=alt)
 
 
 def _table(scope: Scope, by: By, shares: list[Share]) -> None:

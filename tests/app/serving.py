@@ -40,7 +40,8 @@ class Server:
 @contextmanager
 def served(config: Path, *, port: int | None = None, secrets: Path | None = None) -> Iterator[Server]:
     """Serve the app of a configuration on loopback."""
-    port = webapp.free_port(first=18701, tries=200) if port is None else port
+    # By process: others on this machine may be about to take the first free one too.
+    port = webapp.free_port(first=18701 + os.getpid() % 100, tries=100) if port is None else port
     script = Path(__file__).parents[2] / "app" / "serve.py"
     with subprocess.Popen(
         webapp.streamlit_command(script, address="127.0.0.1", port=port, secrets=secrets),

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
+import openpyxl
+import pypdfium2
 import pytest
 
 from app.views import PAGES
+from pipelines.config import load
+from pipelines.operations import report
 from tests.app.serving import SIZES, Server, Visit, served
 
 pytestmark = pytest.mark.needs_program("chromium")
@@ -89,3 +96,21 @@ def test_the_menu_is_reached_by_keyboard(visit: Visit) -> None:
     visit.page.wait_for_url("**/cost*")
     visit.settle()
     assert "tenants pay" in visit.title()
+
+
+def test_statements_are_taken_along_and_open(visit: Visit, published: Path, tmp_path: Path) -> None:
+    visit.open("statements?tenant=secret")
+    took = {}
+    for label, suffix in (("PDF", "pdf"), ("Excel", "xlsx"), ("CSV", "csv"), ("FOCUS 1.2, CSV", "csv")):
+        with visit.page.expect_download() as coming:
+            visit.page.get_by_role("link", name=label, exact=True).click()
+        assert coming.value.suggested_filename.endswith(f".{suffix}")
+        coming.value.save_as(took.setdefault(label, tmp_path / f"{label}.{suffix}"))
+    total = next(t.charges.total for t in report(load(published), period="2026-11").tenants if t.tenant == "secret")
+    pages = pypdfium2.PdfDocument(took["PDF"].read_bytes())
+    assert f"{Decimal(total):,}" in "".join(page.get_textpage().get_text_bounded() for page in pages)
+    assert openpyxl.load_workbook(took["Excel"]).sheetnames
+    assert total in took["CSV"].read_text()
+    rows = csv.DictReader(io.StringIO(took["FOCUS 1.2, CSV"].read_text()))
+    assert sum(Decimal(row["BilledCost"]) for row in rows) == Decimal(total)
+    assert visit.page.get_by_role("link", name="PDF", exact=True).count() == 1

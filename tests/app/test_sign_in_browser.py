@@ -67,6 +67,11 @@ def test_an_operator_signs_in_and_sees_the_fleet(browser: Any, server: Server, p
     visit = signed_in(browser, server, provider, "gpu-operators")
     assert "the fleet cost" in visit.title()
     assert {name.partition("-")[0] for name in server.files_open()} == {"fleet"}
+    address = f"{server.address}downloads/statements/2026-11/secret.json"
+    assert visit.context.request.get(address).json()["tenant"]["id"] == "secret"
+    assert Visit(browser, server.address).context.request.get(address).status == 401
+    member = signed_in(browser, server, provider, "team-vision")
+    assert member.context.request.get(address).status == 404
 
 
 def test_a_stranger_signs_in_and_sees_nothing(browser: Any, server: Server, provider: Any) -> None:
@@ -91,3 +96,4 @@ def test_a_sign_in_ends_when_it_expires(browser: Any, server: Server, provider: 
         if told.count():
             break
     assert told.count()
+    assert visit.context.request.get(f"{server.address}downloads/statements/2026-11/secret.json").status == 401
