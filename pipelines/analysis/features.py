@@ -99,7 +99,7 @@ def _slots(timed: pl.DataFrame) -> pl.DataFrame:
     in_hour = HOUR_MS // SLOT_MS
     keyed = timed.with_columns(key=pl.col("row").cast(pl.Int64) * in_hour + pl.col("slot") % in_hour)
     always = [name for name in _MEANS if not timed[name].null_count()]
-    never = [name for name in (*_MEANS, *_WHILE_BUSY) if timed[name].null_count() == timed.height]
+    never = [n for n in (*_MEANS, *_WHILE_BUSY) if n not in always and timed[n].null_count() == timed.height]
     sometimes = [name for name in _MEANS if name not in always and name not in never]
     while_busy = [name for name in _WHILE_BUSY if name not in never]
 
