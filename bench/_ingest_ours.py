@@ -22,7 +22,6 @@ import polars as pl
 
 from pipelines import lake
 from pipelines.config import Config, load
-from pipelines.ledger import open_ledger
 from pipelines.metering import Inputs, meter
 from pipelines.sources.prometheus import read_prometheus
 from pipelines.sources.prometheus.server import Ways
@@ -51,8 +50,13 @@ def roll_up(config: Config, window: Window, target: Path) -> int:
     batch = read_prometheus(config.sources[0], window)
     cards = by_cards(batch.samples)
     metered = meter(Inputs(cards, batch.records, batch.accounting, batch.inventory), config)
-    with open_ledger(target, "bench") as ledger:
-        ledger.store_metered(metered, made_from="bench", at=window[1], findings=metered.findings)
+    with duckdb.connect(str(target)) as connection:
+        connection.execute("BEGIN")
+        for name, rows in (("usage", metered.usage), ("lease", metered.leases)):
+            connection.register("incoming", rows)
+            connection.execute(f"CREATE TABLE {name} AS SELECT * FROM incoming")
+            connection.unregister("incoming")
+        connection.execute("COMMIT")
     return batch.samples.height
 
 

@@ -140,7 +140,7 @@ def rows(path: Path, query: str) -> list[tuple[Any, ...]]:
 
 def assert_same_usage(ours: Path, theirs: Path) -> int:
     """Compare hour by hour, and return the rows compared: times and whole billionths exactly, floats to 1e-9."""
-    mine, others = rows(ours / "ledger.duckdb", OURS), rows(theirs, THEIRS)
+    mine, others = rows(ours, OURS), rows(theirs, THEIRS)
     assert len(mine) == len(others) > 0, (len(mine), len(others))
     for row, other in zip(mine, others, strict=True):
         assert row[:12] == other[:12], (row, other)
