@@ -10,7 +10,7 @@ from typing import Final
 
 from exporter.catalog import Metric, resolve
 from exporter.devices import Device, GpuInstance
-from exporter.errors import ConfigError
+from exporter.errors import ConfigError, not_utf_8
 from exporter.exposition import Family, labels
 from exporter.families import sole_owners
 from exporter.identity import Target
@@ -86,6 +86,8 @@ def load_counters(path: Path) -> Counters:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise ConfigError(str(path), f"cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise not_utf_8(path, error) from error
     series: list[DcgmSeries] = []
     label_fields: list[str] = []
     xid_counts: dict[str, str] = {}

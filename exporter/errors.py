@@ -45,6 +45,11 @@ class WorkError(GpuLedgerError):
     """The work failed although the request was right."""
 
 
+def not_utf_8(path: object, error: UnicodeDecodeError) -> ConfigError:
+    """The error of a file of settings that is not text."""
+    return ConfigError(str(path), f"byte 0x{error.object[error.start]:02x} is not UTF-8", "save the file as UTF-8")
+
+
 class SourceError(WorkError):
     """A source could not be read at all (single bad lines are findings instead)."""
 

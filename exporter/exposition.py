@@ -113,4 +113,12 @@ class Renderer:
 
 def _template(name: str, where: Iterable[str]) -> bytes:
     """Sample lines in which ``%r`` stands for the value: the shortest number that reads back the same."""
-    return "".join([f"{name}{text} %r\n" for text in (label.replace("%", "%%") for label in where)]).encode()
+    return _encoded("".join([f"{name}{text} %r\n" for text in (label.replace("%", "%%") for label in where)]))
+
+
+def _encoded(text: str) -> bytes:
+    """Text as UTF-8; halves of a surrogate pair are joined, lone ones replaced: a name must not cost the page."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()

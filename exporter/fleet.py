@@ -27,7 +27,7 @@ from uuid import NAMESPACE_OID, uuid5
 import yaml
 
 from exporter.catalog import BY_KEY, CATALOG
-from exporter.errors import ConfigError
+from exporter.errors import ConfigError, not_utf_8
 
 GIB: Final = float(1 << 30)
 _Spec = tuple[float, float, float, float, bool, bool]
@@ -209,6 +209,8 @@ def load_fleet(path: Path) -> FakeFleet:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(str(path), f"cannot be read ({error.strerror})", "give the path of a fleet file") from error
+    except UnicodeDecodeError as error:
+        raise not_utf_8(path, error) from error
     try:
         return parse_fleet(yaml.safe_load(text), str(path))
     except yaml.YAMLError as error:

@@ -28,7 +28,7 @@ from typing import Any, Final
 import yaml
 
 from exporter.durations import parse_seconds
-from exporter.errors import ConfigError
+from exporter.errors import ConfigError, not_utf_8
 from exporter.tls import TLS_KEYS, TlsSettings, parse_tls
 
 _TOP: Final = ("tls_server_config", "http_server_config", "basic_auth_users", "rate_limit")
@@ -75,6 +75,8 @@ def load_web_config(path: Path) -> WebSettings:
         document = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except OSError as error:
         raise ConfigError(str(path), f"cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise not_utf_8(path, error) from error
     except yaml.YAMLError as error:
         raise ConfigError(str(path), f"not YAML: {' '.join(str(error).split())}") from error
     _check(document, _TOP, str(path))

@@ -58,6 +58,8 @@ class StaticAdapter:
             document = yaml.safe_load(self._path.read_text(encoding="utf-8"))
         except OSError as error:
             raise SourceError(str(self._path), f"cannot be read ({error.strerror})") from error
+        except UnicodeDecodeError as error:
+            raise SourceError(str(self._path), "is not UTF-8", "save the file as UTF-8") from error
         except yaml.YAMLError as error:
             raise SourceError(str(self._path), f"not YAML: {' '.join(str(error).split())}") from error
         if not isinstance(document, dict) or not isinstance(document.get("owners"), list):

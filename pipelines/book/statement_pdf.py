@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import cache
 from importlib.resources import files
@@ -16,6 +18,9 @@ from pipelines.book.document import Line, Share, Statement
 from pipelines.book.figures import UNKNOWN, adding_up, amount, percent, quantity
 from pipelines.book.words import ENGLISH, Words
 
+REPLACEMENT: Final = "\ufffd"
+_UNDRAWN: Final = re.compile(r'the text `?"(.*?)"`? could not be displayed', re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\u\{([0-9a-f]+)\}")
 SHOWN_WORKLOADS: Final = 25
 MOST_PAGES: Final = 100
 LABELS: Final = {
@@ -30,16 +35,28 @@ LABELS: Final = {
 
 
 def to_pdf(statement: Statement, words: Words = ENGLISH) -> bytes:
-    """Return the PDF."""
-    # No font of the machine: the same bytes everywhere. PDF/A is what archives of accounts ask for.
-    return typst.compile(
-        _template(),
-        format="pdf",
-        font_paths=_fonts(words.locale),
-        sys_inputs=_inputs(statement, words),
-        timestamp=int(statement.as_of.timestamp()),
-        pdf_standards="a-2b",
-    )
+    """Return the PDF; characters that its fonts can't draw are shown as U+FFFD.
+
+    Whoever names a workload chooses its characters, and no name may keep a month from being closed.
+    """
+    content, undrawn = _laid_out(statement, words), frozenset[str]()
+    while True:
+        try:
+            # No font of the machine: the same bytes everywhere. PDF/A is what archives of accounts ask for.
+            return typst.compile(
+                _template(),
+                format="pdf",
+                font_paths=_fonts(words.locale),
+                sys_inputs={"statement": json.dumps(without(content, undrawn), ensure_ascii=False)},
+                timestamp=int(statement.as_of.timestamp()),
+                pdf_standards="a-2b",
+            )
+        except typst.TypstError as error:
+            found = _UNDRAWN.search(str(error))
+            more = _alike(content, _ESCAPE.sub(lambda e: chr(int(e[1], 16)), found[1])) if found else undrawn
+            if more <= undrawn:
+                raise
+            undrawn |= more
 
 
 def to_png(statement: Statement, words: Words = ENGLISH) -> list[bytes]:
@@ -52,6 +69,39 @@ def to_png(statement: Statement, words: Words = ENGLISH) -> list[bytes]:
         sys_inputs=_inputs(statement, words),
     )
     return pages if isinstance(pages, list) else [pages]
+
+
+def without(content: Any, characters: frozenset[str]) -> Any:
+    """Return JSON content in which U+FFFD stands for each of some characters; ``?`` where that is one of them."""
+    if isinstance(content, str):
+        mark = "?" if REPLACEMENT in characters else REPLACEMENT
+        return "".join(mark if c in characters else c for c in content)
+    if isinstance(content, list):
+        return [without(item, characters) for item in content]
+    if isinstance(content, dict):
+        return {key: without(value, characters) for key, value in content.items()}
+    return content
+
+
+def _alike(content: Any, characters: str) -> frozenset[str]:
+    """Return some characters and those of the content that are of their kinds: each kind costs one try."""
+    present = {c for text in _strings(content) for c in text}
+    kinds = {_kind(c) for c in characters}
+    return frozenset(characters) | {c for c in present if _kind(c) in kinds}
+
+
+def _kind(character: str) -> str:
+    """Return the script of a letter, as its name says it ("CJK", "HANGUL"), else the category."""
+    category = unicodedata.category(character)
+    return unicodedata.name(character, category).split()[0] if category.startswith("L") else category
+
+
+def _strings(content: Any) -> Iterator[str]:
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list | dict):
+        for item in content.values() if isinstance(content, dict) else content:
+            yield from _strings(item)
 
 
 def _inputs(statement: Statement, words: Words) -> dict[str, str]:

@@ -29,6 +29,11 @@ def test_any_label_and_value_reads_back_the_same(pairs: dict[str, str], value: f
     assert sample.value == float(value)
 
 
+def test_surrogates_cost_no_page() -> None:
+    (family,) = parse_text(page(Family("x", "gauge", "Help.", [(labels({"user": "a \ud83d\ude00 \ud83d"}), 1)])))
+    assert family.samples[0].labels == {"user": "a 😀 \ufffd"}
+
+
 def test_openmetrics_reads_back_the_same() -> None:
     families = [
         Family("gpuledger_energy_joules_total", "counter", 'A "quoted" help.', [('{a="b"}', 3.5)]),

@@ -125,3 +125,15 @@ def test_a_running_exporter_answers_and_stops_when_told(fleet: Path, number: int
         process.send_signal(number)
     assert process.wait(10) == 0
     process.stderr.close()
+
+
+@pytest.mark.parametrize("option", ["--fake", "--counters", "--web-config"])
+def test_a_file_that_is_not_utf_8_is_named(
+    option: str, fleet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "latin1"
+    path.write_bytes(b"gpus: \xff\n")
+    others = [] if option == "--fake" else ["--fake", str(fleet)]
+    more = ["--dcgm-names"] if option == "--counters" else []
+    assert main([*others, *more, option, str(path), "--once"]) == 2
+    assert f"{path}: byte 0xff is not UTF-8; save the file as UTF-8" in capsys.readouterr().err

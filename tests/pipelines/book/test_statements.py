@@ -134,6 +134,19 @@ def test_the_pdf_holds_what_is_owed_and_why(book: Book) -> None:
     assert all(png.startswith(b"\x89PNG") for png in to_png(made))
 
 
+def test_a_name_that_no_font_can_draw_keeps_no_statement_from_being_made(book: Book) -> None:
+    made = draft(book(), "bio", "2026-10")
+    names = ["研究部", "日本語カタカナ", "team 🚀", "x\x01y\x1b[31mred", "한국 हिन्दी", "a\ufffdb", "\U0010fffd", "мир"]
+    named = [made.workloads[0].model_copy(update={"name": name}) for name in names]
+    text = "\n".join(
+        page.get_textpage().get_text_range()
+        for page in pypdfium2.PdfDocument(rendered(made.model_copy(update={"workloads": named}), "pdf"))
+    )
+    assert "мир" in text
+    assert "team" in text
+    assert "研" not in text
+
+
 def test_unknown_is_said_and_never_zero(book: Book) -> None:
     made = draft(book(), "bio", "2026-10")
     assert (made.utilization, made.waste, made.gpu_hours.active) == (None, None, None)
