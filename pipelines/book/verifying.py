@@ -113,9 +113,10 @@ def _worked_out_again(book: ClosedBook) -> Iterator[str]:
                 tenant,
                 label=book.period,
                 entries=[e for e in book.entries if e.tenant == tenant],
-                trend=statement.trend,
                 number=number,
             )
+            # Earlier months' totals aren't this month's usage, and stand there in the tenant's own currency.
+            again = again.model_copy(update={"trend": statement.trend})
             if again.to_json() != statement.to_json():
                 yield f"{book.folder / 'statements' / tenant}.json: the usage gives other figures"
     except GpuLedgerError as error:

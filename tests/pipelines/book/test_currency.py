@@ -78,6 +78,17 @@ def test_closed_it_keeps_its_rate_and_is_proved(book: Book) -> None:
     assert verify(later).problems == []
 
 
+def test_a_month_that_shows_earlier_ones_is_proved(book: Book) -> None:
+    pool = "  - {name: floor, monthly: \"100.00\", split: fixed, shares: {bio: \"50\"}}\n"
+    assert "overheads:\n" in IN_EUROS
+    config = book(config=IN_EUROS.replace("overheads:\n", f"overheads:\n{pool}"))
+    for period in ("2026-09", "2026-10"):
+        close(config, period, now=LATER, by="ada")
+    (past,) = statement(config, "bio", "2026-10").statement.trend
+    assert Decimal(past.total) > 0
+    assert verify(config).problems == []
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_focus_bills_each_account_in_its_currency_as_its_statement(book: Book, version: str) -> None:
     config = book(config=IN_EUROS)
