@@ -79,7 +79,7 @@ def test_closed_it_keeps_its_rate_and_is_proved(book: Book) -> None:
 
 
 def test_a_month_that_shows_earlier_ones_is_proved(book: Book) -> None:
-    pool = "  - {name: floor, monthly: \"100.00\", split: fixed, shares: {bio: \"50\"}}\n"
+    pool = '  - {name: floor, monthly: "100.00", split: fixed, shares: {bio: "50"}}\n'
     assert "overheads:\n" in IN_EUROS
     config = book(config=IN_EUROS.replace("overheads:\n", f"overheads:\n{pool}"))
     for period in ("2026-09", "2026-10"):
