@@ -29,8 +29,7 @@ def read_allocations(path: Path, *, cluster: str | None, zone: ZoneInfo, name: s
     """One record per row ``start,end,gpus,device,model,tenant,workload,class``; blank is unknown.
 
     A row with a device and no count is of one GPU. An end that is blank or after 2099 is of an allocation that still
-    runs. A column
-    ``cluster`` goes before the source's. Bad rows are counted and left out.
+    runs. A column ``cluster`` goes before the source's. Bad rows are counted and left out.
 
     Args:
         cluster: of rows that don't say; None: any.

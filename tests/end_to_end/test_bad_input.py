@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gzip
 import json
 import os
@@ -23,6 +22,7 @@ from tests.end_to_end.commands import (
     findings,
     gpuledger,
     measured,
+    obey_permissions,
     printed,
     refused,
     reported,
@@ -31,16 +31,8 @@ from tests.end_to_end.folders import NOON_MS, UTIL, folder_of, minutes
 
 NOISE: Final = random.Random(1).randbytes(200_000)
 HEADER: Final = "start,end,gpus,device,model,tenant,workload,class\n"
-CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, PR_CAPBSET_DROP = 1, 2, 24
 
 Capture = pytest.CaptureFixture[str]
-
-
-def obey_permissions() -> None:
-    """Let even root be refused what the permissions of a file don't allow."""
-    libc = ctypes.CDLL(None)
-    for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
-        libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
 
 
 def truncated_gzip() -> bytes:

@@ -14,6 +14,7 @@ import pytest
 
 from gpuledger import cli
 from gpuledger.health import Outcome, check_folder, examine
+from tests.end_to_end.commands import gpuledger, obey_permissions
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
@@ -68,10 +69,12 @@ def test_a_ledger_that_is_no_folder_is_wrong(tmp_path: Path) -> None:
     assert check_folder(tmp_path / "ledger" / "deeper").state == "wrong"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere: run as another user")
 def test_a_ledger_without_permission_is_wrong(tmp_path: Path) -> None:
+    outcomes(tmp_path)
     tmp_path.chmod(0o500)
-    assert "no permission" in check_folder(tmp_path / "ledger").found
+    done = gpuledger("doctor", "--config", tmp_path / "gpuledger.yaml", before=obey_permissions)
+    assert done.returncode == 1
+    assert f"wrong  ledger: {tmp_path}: no permission to write" in done.stdout
 
 
 @pytest.fixture
