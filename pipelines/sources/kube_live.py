@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pipelines.sources.kube_model import is_gpu_resource, sanitised
 from pipelines.sources.kube_series import KubeSeries, label, metrics_read
 from pipelines.sources.kube_state import batch_of
-from pipelines.sources.prometheus_api import AnswerTooLargeError, PrometheusApi
+from pipelines.sources.prometheus.connection import AnswerTooLargeError
+from pipelines.sources.prometheus.query_api import PrometheusApi
 from pipelines.sources.tally import Tally
 from pipelines.tables import Batch
 

@@ -10,7 +10,7 @@ from typing import Any, Self, cast
 
 from pipelines.config import Source
 from pipelines.sources.kube_live import read_kube_live
-from pipelines.sources.prometheus_api import PrometheusApi
+from pipelines.sources.prometheus.query_api import PrometheusApi
 
 START = datetime(2026, 10, 5, 10, tzinfo=UTC)
 POD = {"namespace": "ml.a", "pod": "p", "uid": "u1"}
