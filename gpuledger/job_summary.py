@@ -39,8 +39,9 @@ def render(job: JobReport, zone: ZoneInfo, *, width: int) -> str:
 def _heading(job: JobReport, zone: ZoneInfo) -> list[str]:
     lasted = job.end - job.start
     models = sorted({gpu.model or "an unknown model" for gpu in job.gpus})
+    state = f"running when the cluster was last seen, {_local(job.end, zone)}"
     rows = [
-        ["Job", f"{job.workload} on {job.cluster}, {job.state}"],
+        ["Job", f"{job.workload} on {job.cluster}, {state if job.state == 'last_seen_running' else job.state}"],
         ["User", job.user or UNKNOWN],
         ["Tenant", ", then ".join(job.tenants) or "none: nobody pays for it"],
         ["Account", " / ".join(x for x in (job.account, job.partition, job.qos) if x)],

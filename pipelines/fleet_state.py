@@ -68,7 +68,7 @@ def cards(fleet: Fleet) -> pl.DataFrame:
 
 
 def of_tenant(state: Mapping[str, pl.DataFrame], leases: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Return what a tenant sees of it: the trouble on cards that it held, while it held them or after.
+    """Return what a tenant sees of it: trouble on cards while it held them, and what its workloads say of themselves.
 
     Args:
         leases: the tenant's, as metering.LEASE.
@@ -76,8 +76,16 @@ def of_tenant(state: Mapping[str, pl.DataFrame], leases: pl.DataFrame) -> dict[s
     held = leases.group_by("cluster", "device").agg(since=pl.col("start").min(), until=pl.col("end").max())
     states = state.get("device_state", pl.DataFrame(schema=DEVICE_STATE))
     mine = states.join(held, on=["cluster", "device"], nulls_equal=True, maintain_order="left")
-    overlapping = (pl.col("start") <= pl.col("until")) & (pl.col("end").is_null() | (pl.col("end") > pl.col("since")))
-    return {"device_state": mine.filter(overlapping).drop("since", "until")}
+    overlapping = (pl.col("start") < pl.col("until")) & (pl.col("end").is_null() | (pl.col("end") > pl.col("since")))
+    return {"device_state": mine.filter(overlapping).drop("since", "until"), "training": _own_training(state, leases)}
+
+
+def _own_training(state: Mapping[str, pl.DataFrame], leases: pl.DataFrame) -> pl.DataFrame:
+    """Return what workloads said while the tenant paid for them, of those that change hands."""
+    ran = leases.group_by("cluster", "workload").agg(since=pl.col("start").min(), until=pl.col("end").max())
+    told = state.get("training", pl.DataFrame(schema=PROGRESS))
+    mine = told.join(ran, on=["cluster", "workload"], nulls_equal=True, maintain_order="left")
+    return mine.filter((pl.col("first") < pl.col("until")) & (pl.col("last") > pl.col("since"))).drop("since", "until")
 
 
 def read(connection: duckdb.DuckDBPyConnection) -> dict[str, pl.DataFrame]:

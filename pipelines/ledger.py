@@ -16,13 +16,13 @@ import polars as pl
 
 from exporter.errors import LedgerError
 from pipelines import fact_store, fleet_state, import_log, lake, memory, store
+from pipelines.analysis.measured import overruled
 from pipelines.analysis.stage import read_analysis, refresh
 from pipelines.findings import FINDING, dated, finding_table, findings_of
 from pipelines.intervals import Interval
 from pipelines.metering import LEASE, OUTAGE, Inputs, Memory, Metered, Remade
 from pipelines.rollup import USAGE, usage_order
 from pipelines.tables import ACCOUNTING, INVENTORY, RECORD, Batch, Finding, conformed
-from pipelines.training import overruled
 
 LEDGER_NAME: Final = "ledger.duckdb"
 LAKE_NAME: Final = "lake"

@@ -27,11 +27,14 @@ from pipelines.analysis.jobs import settled
 from pipelines.analysis.scaling import scaling
 from pipelines.analysis.stage import tables as analysis_tables
 from pipelines.analysis.tables import BOTTLENECK
-from pipelines.book.reckoning import Reckoning
+from pipelines.book.reckoning import Reckoned, Reckoning
 from pipelines.config import Config
 from pipelines.facts import RUN_NAME
 from pipelines.findings import finding_table
 from pipelines.fleet_state import of_tenant
+from pipelines.idle.found import Idle, find_idle
+from pipelines.idle.published import idle_tables
+from pipelines.idle.published import of_tenant as reclaim_of_tenant
 from pipelines.instants import HOUR_MS, from_ms, to_ms
 from pipelines.ledger import read_metered
 from pipelines.metering import Metered
@@ -151,7 +154,10 @@ def publish(config: Config, metered: Metered, *, made_from: str, as_of: datetime
     months = [(name, month.rated, month.report) for name, month in reckoned]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        tables = _fleet_tables(metered, months, config, as_of)
+        tables = {
+            **_fleet_tables(metered, months, config, as_of),
+            **idle_tables(_idle(metered, reckoned, as_of)),
+        }
         fleet = _write(folder, f"fleet-{sequence}", tables)
         tenants = {}
         for tenant in (t.id for t in config.tenants):
@@ -217,6 +223,12 @@ def _fleet_tables(metered: Metered, months: list[Month], config: Config, as_of: 
     }
 
 
+def _idle(metered: Metered, reckoned: list[tuple[str, Reckoned]], as_of: datetime) -> Iterator[tuple[str, Idle]]:
+    for name, month in reckoned:
+        period = Period(month.report.period.from_, month.report.period.to)
+        yield name, find_idle(metered, month.rated, month.config, period, as_of)
+
+
 def _bottlenecks(metered: Metered, months: list[Month], config: Config) -> Iterator[pl.DataFrame]:
     """Yield the causes of each month; of a closed one as they are known now, in the money that it was closed with."""
     for name, rated, report in months:
@@ -264,6 +276,8 @@ def _tenant_tables(
         "bottleneck": fleet["bottleneck"].filter(pl.col("tenant") == tenant),
         "bottleneck_window": _own_windows(metered, usage, months),
         "scaling": fleet["scaling"].filter(pl.col("tenant") == tenant),
+        "reclaim": reclaim_of_tenant(tenant, fleet["reclaim"]),
+        "idle_period": fleet["idle_period"],
         **tenant_tables(tenant, fleet),
         **{name: fleet[name].filter(pl.col("tenant") == tenant) for name in OUTLOOK},
         "tenant_report": pl.DataFrame(

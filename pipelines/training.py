@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
 import polars as pl
 
 from exporter.training_metrics import TRAINING_METRICS
-from pipelines.analysis.classify import IDLE
-from pipelines.analysis.tables import Analysis
 from pipelines.instants import HOUR_MS
 from pipelines.intervals import Interval
 
@@ -32,12 +29,6 @@ PROGRESS: Final[dict[str, pl.DataType]] = {
     **dict.fromkeys((*COUNTED, *GAUGES), pl.Float64()),
 }
 """grain: rank's process × UTC hour; counts are of that hour (of the first one: since the process began)."""
-
-WAITS: Final = 0.1
-"""Measured share of a loop's time in its loader's ``next`` from which input is the cause: as much as the inferred
-signature takes for often (`analysis.signatures`, often_low)."""
-WAITS_NOT: Final = 0.05
-"""Share below which it is not, whatever the samples look like."""
 
 
 def progress(training: pl.DataFrame, records: pl.DataFrame) -> pl.DataFrame:
@@ -76,49 +67,6 @@ def _increase(key: str, same: pl.Expr) -> pl.Expr:
     before = pl.when(same).then(pl.col(key).shift(1).fill_null(0.0)).otherwise(0.0)
     grown = pl.col(key) - before
     return pl.when(grown >= 0).then(grown).otherwise(key).alias(key)
-
-
-def overruled(analysis: Analysis, training: pl.DataFrame) -> Analysis:
-    """Let a measured wait for data decide about input, where it was measured.
-
-    A workload's hour that waited `WAITS` of its loop's time waits for its input; one that waited less than `WAITS_NOT`
-    doesn't, and what was inferred otherwise is unknown. Idle hours stay idle. Doing it twice changes nothing.
-
-    Args:
-        training: PROGRESS.
-    """
-    waits = waited(training)
-    if waits.is_empty():
-        return analysis
-    key = ["cluster", "workload", "hour"]
-    rows = analysis.windows.join(waits, on=key, how="left", maintain_order="left")
-    known = pl.col("wait").is_not_null() & (pl.col("cause") != IDLE)
-    yes = known & (pl.col("wait") >= WAITS)
-    no = known & (pl.col("wait") < WAITS_NOT) & (pl.col("cause") == "input")
-    told = pl.Series(
-        [None if w is None else json.dumps([_evidence(w)]) for w in rows["wait"].to_list()], dtype=pl.String
-    )
-    decided = rows.with_columns(
-        cause=pl.when(yes).then(pl.lit("input")).when(no).then(pl.lit("unknown")).otherwise("cause"),
-        confidence=pl.when(yes).then(1.0).when(~no | no.is_null()).then("confidence"),
-        evidence=pl.when(yes | no).then(told).otherwise("evidence"),
-        suspect=pl.when(~(yes | no) | yes.is_null()).then("suspect"),
-    )
-    return replace(analysis, windows=decided.select(analysis.windows.columns))
-
-
-def _evidence(wait: float) -> dict[str, object]:
-    yes = wait >= WAITS
-    limit = WAITS if yes else WAITS_NOT
-    return {"feature": "measured_data_wait", "value": round(wait, 4), "is": ">=" if yes else "<", "limit": limit}
-
-
-def waited(training: pl.DataFrame) -> pl.DataFrame:
-    """Return the measured share of each workload's hour in which its ranks waited for data: ``wait``."""
-    known = training.filter(pl.col("data_wait_seconds").is_not_null() & pl.col("step_seconds").is_not_null())
-    sums = known.group_by("cluster", "workload", "hour").agg(pl.col("data_wait_seconds", "step_seconds").sum())
-    whole = pl.col("data_wait_seconds") + pl.col("step_seconds")
-    return sums.filter(whole > 0).select("cluster", "workload", "hour", wait=pl.col("data_wait_seconds") / whole)
 
 
 @dataclass(frozen=True)

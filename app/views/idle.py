@@ -15,10 +15,12 @@ from app.palette import BUSY, IDLE, QUIET, STRANDED
 from app.scope import ALLOWED, CUT, IN_DAYS, WHOLE, Scope
 from app.shares import lines
 from app.usage import Grain
+from app.views import reclaimable
 from app.views.common import draw, ink, scope_of_page
+from pipelines.analysis.signatures import THRESHOLDS
 
-IDLE_BELOW: Final = 0.05
-"""Mean busy ratio below which a lease counts as idle: the idle signature of DCGM's engine activity."""
+IDLE_BELOW: Final = THRESHOLDS["idle_activity"].value
+"""Mean busy ratio below which a lease counts as idle."""
 WORTH_HOURS: Final = 2.0
 """Observed GPU-hours from which on a lease is worth a look: sites warn and cancel after two hours at 0%."""
 NODES: Final = 40
@@ -58,7 +60,8 @@ def show() -> None:
     parts = _parts(scope)
     _answer(scope, parts, found)
     _bars(scope, parts)
-    st.header("Held and idle")
+    reclaimable.show(scope)
+    st.header("Leases idle all through")
     _leases(scope, found)
     if scope.whole_fleet and scope.tenant is None:
         st.header("Where capacity stood idle")

@@ -92,6 +92,18 @@ THRESHOLDS: Final[dict[str, Threshold]] = {
     ),
     "half_memory": Threshold(0.5, "", "peak memory that fits half a card", LISTED),
     "half_sm": Threshold(0.45, "", "SM activity over five minutes, at its peak, that half a card can do", CHOSEN),
+    "waits_measured": Threshold(
+        0.1,
+        "",
+        "share of a loop's time in its loader's `next`, as the loop measured it, from which input is the cause",
+        "as much as often_low asks of an inferred wait",
+    ),
+    "waits_not_measured": Threshold(
+        0.05,
+        "",
+        "such a share below which input is not the cause, whatever samples look like",
+        "half of it: between the two, what was inferred stands",
+    ),
 }
 """By name; units are those of FEATURES."""
 

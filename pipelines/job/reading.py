@@ -27,6 +27,7 @@ from pipelines.publish import FOLDER, current
 from pipelines.training import progress_of
 
 _SLACK_MS: Final = 10 * 60_000  # devices of one job are sampled last at different times
+_FRESH_MS: Final = 60 * 60_000  # what ended longer ago says nothing of now
 _JOULES: Final = 3_600_000
 _NEAR: Final = 3
 _UNOBSERVED: Final = "Not observed"
@@ -121,7 +122,9 @@ def _read(connection: duckdb.DuckDBPyConnection, cluster: str, workload: str, as
     money = _ask(connection, _MONEY, **named).join(own, on=["period", "tenant"], how="semi")
     causes = _ask(connection, _CAUSES, **named).join(own, on=["period", "tenant"], how="semi")
     (currency,) = connection.execute("SELECT currency FROM setting").fetchall()[0]
-    (until,) = connection.execute('SELECT max("end") FROM usage').fetchall()[0]
+    (until,) = connection.execute(
+        'SELECT max("end") FROM usage WHERE cluster = $cluster', {"cluster": cluster}
+    ).fetchall()[0]
     start, end = (int(leases.select(e).item()) for e in (pl.col("start").min(), pl.col("end").max()))
     gpu_hours, known = _number(sums, "gpu_hours") or 0.0, _number(sums, "busy_observed_gpu_hours")
     training = progress_of(fleet_state.read(connection)["training"], cluster, workload)
@@ -138,7 +141,7 @@ def _read(connection: duckdb.DuckDBPyConnection, cluster: str, workload: str, as
         partition=first["slurm_partition"],
         qos=first["slurm_qos"],
         nodes=tuple(leases["node"].drop_nulls().unique().sort()),
-        state="running" if until is not None and end >= until - _SLACK_MS else "ended",
+        state=_state(end, until, _ms(as_of)),
         start=from_ms(start),
         end=from_ms(end),
         as_of=as_of,
@@ -156,6 +159,13 @@ def _read(connection: duckdb.DuckDBPyConnection, cluster: str, workload: str, as
         costs=training.costs(cost) if training is not None and cost is not None else {},
         unguessed=not leases["guessed"].any(),
     )
+
+
+def _state(end: int, until: int | None, as_of: int) -> str:
+    """Return whether a workload held its devices at the end of what its cluster tells, where that end is now."""
+    if until is None or end < until - _SLACK_MS:
+        return "ended"
+    return "running" if as_of <= until + _FRESH_MS else "last_seen_running"
 
 
 def _gpus(

@@ -68,7 +68,7 @@ class JobReport:
 
     Attributes:
         tenants: who pays, in turn; empty: nobody.
-        state: running | ended.
+        state: running | ended | last_seen_running: held its devices when its cluster was last seen, which is long ago.
         cost: as reports bill it; None: nobody pays.
         waste: its part of its tenant's waste.
         causes: the largest share of time first.

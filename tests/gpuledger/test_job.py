@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from gpuledger import cli
+from pipelines import fleet_state, store
+from pipelines.config import load
 from pipelines.instants import to_ms
+from pipelines.operations import run_once
+from pipelines.publish import FOLDER, POINTER, current
 from tests.pipelines.scene import START, Job, Scene, seen
 
 Capture = pytest.CaptureFixture[str]
@@ -103,6 +109,41 @@ def test_what_it_says_of_itself_prices_steps_and_overrules_what_was_inferred(led
     causes = {cause["cause"]: cause for cause in found["causes"]}
     assert causes["input"]["evidence"][0]["feature"] == "measured_data_wait"
     assert causes["idle"]["gpu_hours"] == pytest.approx(1.0, abs=0.02)
+
+
+def test_what_its_tenant_sees_of_it(ledger: Path) -> None:
+    publication = current(ledger.parent / "ledger")
+    assert publication is not None
+    path = ledger.parent / "ledger" / FOLDER / publication.tenants["astro"]
+    with store.opened(path, read_only=True) as connection:
+        ranks = fleet_state.read(connection)["training"]
+    assert ranks.select("workload", "rank", "steps").sort("rank").rows() == [("4711", "0", 1000), ("4711", "1", 1000)]
+
+
+@pytest.mark.parametrize(
+    ("seen_for", "as_of", "state"), [(120, 125, "running"), (200, 205, "ended"), (120, 400, "last_seen_running")]
+)
+def test_whether_it_runs_is_said_as_of_when_its_own_cluster_was_seen(
+    seen_for: int, as_of: int, state: str, tmp_path: Path, capsys: Capture
+) -> None:
+    config = (
+        Scene([seen("GPU-0", (0, 120), "astro/train", engine=0.9), seen("GPU-1", (0, seen_for), engine=0.0)]).write(
+            tmp_path
+        )
+        / "gpuledger.yaml"
+    )
+    other = Scene([seen("GPU-2", (0, 400), engine=0.0)]).write(tmp_path / "elsewhere")
+    settings = yaml.safe_load(config.read_text())
+    settings["sources"].append({"metrics": str(other / "metrics.prom"), "cluster": "elsewhere"})
+    config.write_text(yaml.safe_dump(settings))
+    run_once(load(config))
+    pointer = tmp_path / "ledger" / FOLDER / POINTER
+    told = json.loads(pointer.read_text())
+    pointer.write_text(json.dumps(told | {"as_of": (START + timedelta(minutes=as_of)).isoformat()}))
+    assert job(config, "astro/train", capsys)["state"] == state
+    assert cli.main(["job", "astro/train", "--config", str(config)]) == 0
+    said = {"last_seen_running": "running when the cluster was last seen"}.get(state, state)
+    assert f"astro/train on hall, {said}" in capsys.readouterr().out
 
 
 def test_for_people(ledger: Path, capsys: Capture) -> None:

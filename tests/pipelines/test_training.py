@@ -12,6 +12,7 @@ import pytest
 
 from exporter.training_metrics import TRAINING_METRICS
 from gpuledger.training import StepMeter
+from pipelines.analysis.measured import overruled
 from pipelines.analysis.tables import WINDOW, Analysis
 from pipelines.config import Source
 from pipelines.facts import TRAINING
@@ -19,7 +20,7 @@ from pipelines.instants import HOUR_MS
 from pipelines.sources.exposition import read_exposition
 from pipelines.sources.prometheus import read_prometheus
 from pipelines.tables import RECORD
-from pipelines.training import PROGRESS, overruled, progress, progress_of
+from pipelines.training import PROGRESS, progress, progress_of
 from tests.pipelines.sources.prometheus_double import URL, Server, matrix
 
 HOUR = 1_772_442_000_000  # 2026-03-02T09:00:00Z
