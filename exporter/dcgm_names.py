@@ -10,7 +10,8 @@ from typing import Final
 
 from exporter.catalog import Metric, resolve
 from exporter.devices import Device, GpuInstance
-from exporter.errors import ConfigError, not_utf_8
+from exporter.documents import read_settings
+from exporter.errors import ConfigError
 from exporter.exposition import Family, labels
 from exporter.families import sole_owners
 from exporter.identity import Target
@@ -40,7 +41,6 @@ _LABEL_FIELDS: Final = (
 _XID_COUNT: Final = "DCGM_EXP_XID_ERRORS_COUNT"
 _XID_TOTAL: Final = "DCGM_EXP_XID_ERRORS_TOTAL"
 _WINDOW_SECONDS: Final = 300
-_OWNER_LABELS: Final = ("namespace", "pod", "container", "pod_uid", "hpc_job")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +82,18 @@ def default_counters() -> Counters:
 
 def load_counters(path: Path) -> Counters:
     """A counters file of dcgm-exporter: ``field, type, help`` a line. Raises ConfigError."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise ConfigError(str(path), f"cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise not_utf_8(path, error) from error
-    series: list[DcgmSeries] = []
+    lines = read_settings(path).split("\n")
+    series: dict[str, DcgmSeries] = {}
     label_fields: list[str] = []
     xid_counts: dict[str, str] = {}
     unknown: list[str] = []
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        cells = [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True))]
+        try:
+            cells = [cell.strip() for cell in next(csv.reader([line.rstrip("\r")], skipinitialspace=True))]
+        except csv.Error as error:
+            raise ConfigError(f"{path}:{number}", f"not CSV: {error}") from error
         if len(cells) < 3 or cells[1] not in {"gauge", "counter", "label"}:
             raise ConfigError(f"{path}:{number}", "`FIELD, gauge|counter|label, help` was expected")
         name, kind, text = cells[0], cells[1], ", ".join(cells[2:])
@@ -109,8 +107,9 @@ def load_counters(path: Path) -> Counters:
         if found is None:
             unknown.append(name)
         else:
-            series.append(found)
-    return Counters(tuple(series), tuple(label_fields), xid_counts, tuple(unknown))
+            # dcgm-exporter, too, shows a field that stands twice once.
+            series.setdefault(name, found)
+    return Counters(tuple(series.values()), tuple(label_fields), xid_counts, tuple(unknown))
 
 
 def _series(name: str, kind: str | None, text: str) -> DcgmSeries | None:
@@ -169,7 +168,9 @@ class DcgmFamilies:
                 own = card.instance_values.get(instance.id, {})
                 # What an instance has of its own replaces the board's; the board's profile is not the instance's.
                 values = {key: value for key, value in card.values.items() if not _per_instance(key)} | dict(own)
-            named = self._labels(snapshot, device, instance) | (_owner_labels(owner) if owner else {})
+            named = self._labels(snapshot, device, instance)
+            # A pod's own label may have any name, that of the card's UUID too.
+            named |= {name: value for name, value in _owner_labels(owner).items() if name not in named} if owner else {}
             yield _Row(device.uuid, instance.id if instance else None, named, values)
 
     def _labels(self, snapshot: Snapshot, device: Device, instance: GpuInstance | None) -> dict[str, str]:
@@ -194,10 +195,16 @@ class DcgmFamilies:
 
 
 def _owner_labels(owner: Owner) -> dict[str, str]:
-    """Those labels of an owner that dcgm-exporter has; it writes pod labels under their own names."""
-    known = owner.labels()
-    named = {name: known[name] for name in _OWNER_LABELS if name in known}
-    return {name.removeprefix("label_"): value for name, value in owner.pod_labels} | named
+    """An owner's labels, pod labels under their own names, as dcgm-exporter writes them."""
+    own = dict(owner.pod_labels)
+    named = {name: value for name, value in owner.labels().items() if name not in own}
+    return {_bare_name(name): value for name, value in own.items()} | named
+
+
+def _bare_name(label: str) -> str:
+    """A pod label's name without its prefix; Prometheus takes none that begins with a digit."""
+    name = label.removeprefix("label_")
+    return f"_{name}" if name[:1].isdigit() else name
 
 
 def _xid_samples(name: str, row: _Row, snapshot: Snapshot) -> Iterator[tuple[str, float]]:

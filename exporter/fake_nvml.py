@@ -104,8 +104,8 @@ class FakeNvml:
             seconds = self._clock() - self._start
             if seconds - card.seconds > _STEP_SECONDS:
                 card.advance(seconds)
-            if card.fault("hang"):
-                self._released.wait()
+            while card.fault("hang") and not self._released.wait(_STEP_SECONDS):
+                card.advance(self._clock() - self._start)
             if card.fault("lost"):
                 _fail(pynvml.NVML_ERROR_GPU_IS_LOST)
 

@@ -11,7 +11,7 @@ from exporter.catalog import BY_KEY, CATALOG, PREFIX
 from exporter.devices import Device, GpuInstance
 from exporter.exposition import Family, labels
 from exporter.identity import Target
-from exporter.kernel_log import UNKNOWN_CARD
+from exporter.kernel_log import UNLISTED_CARD
 from exporter.owners.claims import Owner
 from exporter.owners.shares import Share, unowned
 from exporter.snapshot import CardState, Snapshot
@@ -39,7 +39,10 @@ OWN_METRICS: Final[dict[str, tuple[str, str]]] = {
     "kernel_log_up": ("gauge", "Whether the kernel's log is read for XIDs, with --kernel-log."),
     "xid_errors_total": ("counter", "XID errors since the exporter started."),
     "xid_last_timestamp_seconds": ("gauge", "When an XID error came last, in Unix time."),
-    "rejected_samples_total": ("counter", "Values that can't have been measured and were dropped."),
+    "rejected_samples_total": (
+        "counter",
+        "Values that can't have been measured, and XIDs that name no card or code; they were dropped.",
+    ),
     "passes_total": ("counter", "Passes over the GPUs since the exporter started."),
     "pass_failures_total": ("counter", "Passes in which no card answered."),
     "pass_duration_seconds": ("gauge", "How long the last pass took."),
@@ -161,8 +164,8 @@ class FamilyBuilder:
             device = by_uuid.get(uuid)
             if device:
                 named = device_labels(snapshot.node, device)
-            elif uuid.startswith(UNKNOWN_CARD):
-                named = {"node": snapshot.node, "pci_bus_id": uuid.removeprefix(UNKNOWN_CARD)}
+            elif uuid.startswith(UNLISTED_CARD):
+                named = {"node": snapshot.node, "pci_bus_id": uuid.removeprefix(UNLISTED_CARD)}
             else:
                 named = {"node": snapshot.node, "uuid": uuid}
             if instance_id is not None:

@@ -1,33 +1,13 @@
-"""A fleet of pretended cards, for demos and tests: ``gpuledger exporter --fake FLEET.yaml``.
-
-::
-
-    driver_version: "580.105.08"
-    gpus:
-      - model: NVIDIA H100 80GB HBM3
-        count: 8                  # default 1
-        load: 0.8                 # 0 to 1, or "wave": a slow saw between idle and full; default wave
-        mig: [1g.10gb, {profile: 2g.20gb, id: 3, uuid: MIG-…}]
-        processes: [{pid: 4711, memory_bytes: 1073741824}]
-        values: {temperature_celsius: 61, fan_speed_ratio: null}    # base units; null: not supported
-        faults: [{kind: lost, at: 60, for: 30}, {kind: xid, code: 79, at: 60}]
-        only_values: true         # metrics not in `values` are unsupported
-
-A fault's kind is lost, hang, garbage or xid; ``at`` and ``for`` are seconds since the start (``for`` absent: for ever).
-"""
+"""Pretended cards, which behave: gauges follow a load, counters run on, faults come and go."""
 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final
-from uuid import NAMESPACE_OID, uuid5
-
-import yaml
+from typing import Final
 
 from exporter.catalog import BY_KEY, CATALOG
-from exporter.errors import ConfigError, not_utf_8
 
 GIB: Final = float(1 << 30)
 _Spec = tuple[float, float, float, float, bool, bool]
@@ -41,16 +21,20 @@ _MODELS: Final[dict[str, _Spec]] = {
     "L4": (23, 72, 12, 2.04e9, False, False),
     "T4": (15, 70, 9, 1.59e9, False, False),
 }
-_FAULTS: Final = ("lost", "hang", "garbage", "xid")
-_GPU_KEYS: Final = (
-    "model", "count", "uuid", "minor", "index", "pci_bus_id", "serial", "load", "mig", "processes", "values",
-    "faults", "only_values", "profiling",
-)  # fmt: skip
+
+
+def _spec_of(model: str) -> _Spec:
+    return next((spec for name, spec in _MODELS.items() if name in model), _MODELS["A100"])
+
+
+def is_profiled(model: str) -> bool:
+    """Whether the driver profiles cards of this model by GPM."""
+    return _spec_of(model)[4]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that goes wrong with a card from ``at`` on, for ``lasts`` seconds."""
+    """Something that goes wrong with a card from ``at`` on, for ``lasts`` seconds: lost, hang, garbage or xid."""
 
     kind: str
     at: float = 0.0
@@ -71,6 +55,12 @@ class FakeInstance:
     uuid: str
     compute_instance: int = 0
     values: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def slices(self) -> int:
+        """Compute slices of its GPU instance; 1 where the profile isn't known."""
+        match = re.search(r"(\d+)g\.", self.profile)
+        return int(match[1]) if match else 1
 
 
 @dataclass(slots=True)
@@ -122,7 +112,7 @@ class FakeCard:
         return self.load
 
     def _spec(self) -> _Spec:
-        return next((spec for name, spec in _MODELS.items() if name in self.model), _MODELS["A100"])
+        return _spec_of(self.model)
 
     def _gauges(self, busy: float) -> dict[str, float]:
         memory, limit, idle, clock, *_ = self._spec()
@@ -195,85 +185,8 @@ def _fill_instance(card: FakeCard, instance: FakeInstance) -> None:
     """An instance works like its card, with its share of the memory."""
     if card.only_values:
         return
-    slices = float(instance.profile.split("g")[0]) if "g" in instance.profile else 1.0
-    share = min(1.0, slices / 8 if slices < 7 else 1.0)
+    share = min(1.0, instance.slices / 8 if instance.slices < 7 else 1.0)
     for key, value in card.values.items():
         metric = BY_KEY[key]
         if metric.scope == "instance":
             instance.values[key] = value * share if metric.unit == "bytes" else value
-
-
-def load_fleet(path: Path) -> FakeFleet:
-    """A fleet from its file. Raises ConfigError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(str(path), f"cannot be read ({error.strerror})", "give the path of a fleet file") from error
-    except UnicodeDecodeError as error:
-        raise not_utf_8(path, error) from error
-    try:
-        return parse_fleet(yaml.safe_load(text), str(path))
-    except yaml.YAMLError as error:
-        raise ConfigError(str(path), f"not YAML: {' '.join(str(error).split())}") from error
-
-
-def parse_fleet(document: Any, where: str = "fleet") -> FakeFleet:
-    """A fleet from a parsed document. Raises ConfigError."""
-    if not isinstance(document, dict) or not isinstance(document.get("gpus"), list):
-        raise ConfigError(where, "a list `gpus` was expected", "see docs/exporter.md for an example")
-    cards: list[FakeCard] = []
-    for number, entry in enumerate(document["gpus"]):
-        place = f"{where}: gpus[{number}]"
-        _check_keys(entry, place)
-        for _ in range(int(entry.get("count", 1))):
-            cards.append(_card(entry, len(cards), place))
-    return FakeFleet(cards, str(document.get("driver_version", "580.105.08")))
-
-
-def _check_keys(entry: Any, place: str) -> None:
-    if not isinstance(entry, dict):
-        raise ConfigError(place, "a mapping was expected")
-    for key in entry:
-        if key not in _GPU_KEYS:
-            raise ConfigError(place, f"unknown key {key!r}", f"use one of {', '.join(_GPU_KEYS)}")
-    for key in entry.get("values") or {}:
-        if key not in BY_KEY:
-            raise ConfigError(f"{place}.values", f"unknown metric {key!r}", "use a key of the metric catalogue")
-
-
-def _card(entry: dict[str, Any], index: int, place: str) -> FakeCard:
-    model = str(entry.get("model", "NVIDIA H100 80GB HBM3"))
-    card = FakeCard(
-        uuid=str(entry.get("uuid") or f"GPU-{uuid5(NAMESPACE_OID, f'gpuledger fake card {index}')}"),
-        index=int(entry.get("index", index)),
-        minor=int(entry.get("minor", index)),
-        pci_bus_id=str(entry.get("pci_bus_id") or f"00000000:{0x10 + index:02X}:00.0"),
-        model=model,
-        serial=str(entry.get("serial", "")),
-        load=entry.get("load", "wave"),
-        only_values=bool(entry.get("only_values", False)),
-        fixed={key: None if value is None else float(value) for key, value in (entry.get("values") or {}).items()},
-        processes=list(entry.get("processes") or []),
-        faults=[_fault(fault, f"{place}.faults") for fault in entry.get("faults") or []],
-    )
-    card.profiling = bool(entry.get("profiling", card._spec()[4] and not card.only_values))  # noqa: SLF001
-    for position, wanted in enumerate(entry.get("mig") or []):
-        card.instances.append(_instance(card, wanted, position))
-    return card
-
-
-def _instance(card: FakeCard, wanted: Any, position: int) -> FakeInstance:
-    described = wanted if isinstance(wanted, dict) else {"profile": wanted}
-    number = int(described.get("id", position + 1))
-    compute = int(described.get("compute_instance", 0))
-    uuid = described.get("uuid") or f"MIG-{uuid5(NAMESPACE_OID, f'{card.uuid}/{number}/{compute}')}"
-    values = {key: float(value) for key, value in (described.get("values") or {}).items()}
-    return FakeInstance(number, str(described.get("profile", "1g.10gb")), str(uuid), compute, values)
-
-
-def _fault(entry: dict[str, Any], place: str) -> Fault:
-    if entry.get("kind") not in _FAULTS:
-        raise ConfigError(place, f"unknown kind {entry.get('kind')!r}", f"use one of {', '.join(_FAULTS)}")
-    return Fault(
-        entry["kind"], float(entry.get("at", 0)), float(entry.get("for", math.inf)), int(entry.get("code", 79))
-    )

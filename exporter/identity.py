@@ -39,7 +39,7 @@ class Identities:
     def _add(self, device: Device) -> None:
         card = Target(device.uuid)
         self._by_name[device.uuid.lower()] = card
-        self._by_name[_pci(device.pci_bus_id)] = card
+        self._by_name[pci_name(device.pci_bus_id)] = card
         self._by_index[str(device.index)] = card
         if device.minor is not None:
             self._by_minor[str(device.minor)] = card
@@ -73,7 +73,7 @@ class Identities:
         ``nvidia0/gi3/ci0``, ``nvidia0`` (DCGM's name: by index), a PCI address.
         """
         name = name.split("::", 1)[0].strip()
-        found = self._by_name.get(name.lower()) or self._by_name.get(_pci(name))
+        found = self._by_name.get(name.lower()) or self._by_name.get(pci_name(name))
         if found is not None:
             return found
         if match := re.fullmatch(r"MIG-(GPU-[0-9a-fA-F-]+)/(\d+)/(\d+)", name):
@@ -108,7 +108,7 @@ class GpuInstanceNames:
         return self.mig_devices.get(compute or "", "")
 
 
-def _pci(address: str) -> str:
+def pci_name(address: str) -> str:
     """A PCI address in one form: DCGM and the kernel write domains of 8 and 4 digits."""
     domain, colon, rest = address.strip().lower().partition(":")
     return f"{domain.lstrip('0') or '0'}:{rest}" if colon and rest.count(":") == 1 else address.strip().lower()

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from exporter.errors import SourceError
+from exporter.errors import SourceError, UsageError
 from exporter.kernel_log import Lines
 
 _CHUNK: Final = 1 << 16
+_MEND: Final = "mount the kernel's log, or give another"
+# A journalctl without a journal ends at once.
+_FIRST_SECONDS: Final = 0.2
 _JOURNAL: Final = ("journalctl", "--dmesg", "--follow", "--lines=0", "--output=cat", "--quiet")
 
 
 def open_lines(source: str) -> Lines:
-    """The lines of ``journal``, of a file or of ``/dev/kmsg``."""
+    """The lines of ``journal``, of a file or of ``/dev/kmsg``. Raises UsageError."""
     if source == "journal":
         return JournalLines()
     path = Path(source)
-    return KmsgLines(path) if path.is_char_device() else FileLines(path)
+    if path.is_char_device():
+        return KmsgLines(path)
+    if path.exists() and not path.is_file():
+        raise UsageError(f"--kernel-log {source}: a file, /dev/kmsg or journal was expected; this is none of them")
+    return FileLines(path)
 
 
 class _Splitter:
@@ -36,49 +44,75 @@ class _Splitter:
 
 
 class FileLines:
-    """Lines appended to a file from now on, whatever logrotate does to it."""
+    """Lines appended to a file from now on, whatever logrotate does to it.
+
+    A daemon goes on writing into the old file until it is told of the new one, so the old one is read once more.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path, self._splitter = path, _Splitter()
         self._descriptor = self._open()
+        self._old: tuple[int, _Splitter] | None = None
+        self._gone = False
         if self._descriptor is not None:
             os.lseek(self._descriptor, 0, os.SEEK_END)
 
     def _open(self) -> int | None:
         try:
-            return os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
+            return os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return None
 
     def read(self) -> Iterator[str]:
         """The new lines. Raises SourceError."""
-        yield from self._drain()
-        if self._descriptor is None or self._replaced(self._descriptor):
-            self.close()
-            self._descriptor, self._splitter = self._open(), _Splitter()
-            if self._descriptor is None:
-                raise SourceError(str(self._path), "can't be read", "mount the kernel's log, or give another")
-            yield from self._drain()
-
-    def _drain(self) -> Iterator[str]:
-        while self._descriptor is not None and (data := os.read(self._descriptor, _CHUNK)):
-            yield from self._splitter.feed(data)
-
-    def _replaced(self, descriptor: int) -> bool:
-        """Whether the file was rotated, or cut short in place."""
-        ours = os.fstat(descriptor)
         try:
-            named = self._path.stat()
+            yield from self._read()
+        except OSError as error:
+            raise SourceError(str(self._path), f"can't be read ({error.strerror})", _MEND) from error
+
+    def _read(self) -> Iterator[str]:
+        if self._old is not None:
+            (descriptor, splitter), self._old = self._old, None
+            yield from _drain(descriptor, splitter)
+            os.close(descriptor)
+        named = self._stat()
+        if self._descriptor is not None:
+            if named is None and self._gone:
+                raise SourceError(str(self._path), "is gone", _MEND)
+            self._gone = named is None
+            if named is not None and self._cut_short(self._descriptor, named):
+                os.lseek(self._descriptor, 0, os.SEEK_SET)
+                self._splitter = _Splitter()
+            yield from _drain(self._descriptor, self._splitter)
+            if named is None or os.path.samestat(named, os.fstat(self._descriptor)):
+                return  # without a file there, this is the moment between two of a rotation
+            self._old = self._descriptor, self._splitter
+        self._descriptor, self._splitter = self._open(), _Splitter()
+        if self._descriptor is None:
+            raise SourceError(str(self._path), "can't be read", _MEND)
+        yield from _drain(self._descriptor, self._splitter)
+
+    def _stat(self) -> os.stat_result | None:
+        try:
+            return self._path.stat()
         except OSError:
-            return False  # between two files: the next call finds the new one
-        cut = named.st_size < os.lseek(descriptor, 0, os.SEEK_CUR)
-        return (named.st_dev, named.st_ino) != (ours.st_dev, ours.st_ino) or cut
+            return None
+
+    def _cut_short(self, descriptor: int, named: os.stat_result) -> bool:
+        same = os.path.samestat(named, os.fstat(descriptor))
+        return same and named.st_size < os.lseek(descriptor, 0, os.SEEK_CUR)
 
     def close(self) -> None:
         """Close the file."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        for descriptor in (self._descriptor, self._old[0] if self._old else None):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._descriptor, self._old = None, None
+
+
+def _drain(descriptor: int, splitter: _Splitter) -> Iterator[str]:
+    while data := os.read(descriptor, _CHUNK):
+        yield from splitter.feed(data)
 
 
 class KmsgLines:
@@ -149,6 +183,7 @@ class JournalLines:
             raise SourceError(self._command[0], f"{error.strerror}", "install systemd, or give a log file") from error
         if process.stdout is not None:
             os.set_blocking(process.stdout.fileno(), False)
+            select.select([process.stdout], [], [], _FIRST_SECONDS)
         return process
 
     def close(self) -> None:

@@ -6,12 +6,14 @@ import argparse
 import asyncio
 import logging
 import os
+import re
 import resource
 import signal
 import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +33,7 @@ from exporter.owners.kubernetes_api import SERVICE_ACCOUNT, KubernetesApi
 from exporter.owners.processes import ProcessAdapter
 from exporter.owners.slurm import CGROUP_ROOT, GPUSTAT, SlurmAdapter
 from exporter.owners.slurm_jobs import SlurmJobs
-from exporter.owners.static import StaticAdapter
+from exporter.owners.static import StaticAdapter, load_owners
 from exporter.pci import cards_of_the_driver
 from exporter.sampler import Sampler
 from exporter.server import Server
@@ -42,6 +44,8 @@ DEFAULT_LISTEN: Final = "0.0.0.0:9836"
 _CLOSING_SECONDS: Final = 3.0
 # More than GPM's samples have to be apart.
 _BETWEEN_TWO_PASSES_SECONDS: Final = 0.5
+_PORT_AT_MOST: Final = 65535
+_DEVICES_AT_MOST: Final = 1024
 OWNERS: Final = ("kubernetes", "slurm", "static", "processes")
 
 
@@ -64,7 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time between passes, as 15s or 1m (default 15s)",
     )
     parser.add_argument("--once", action="store_true", help="print one pass to stdout and exit")
-    parser.add_argument("--expect", type=int, metavar="N", help="how many GPUs this node should have")
+    parser.add_argument(
+        "--expect", type=_whole(0, _DEVICES_AT_MOST), metavar="N", help="how many GPUs this node should have"
+    )
     parser.add_argument(
         "--node-name", metavar="NAME", help="value of the node label (default $NODE_NAME, else host name)"
     )
@@ -96,7 +102,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--web-config", type=Path, metavar="FILE", help="TLS and basic auth, as Prometheus's web.config.file"
     )
     names.add_argument(
-        "--max-connections", type=int, default=2048, metavar="N", help="connections at a time (default 2048)"
+        "--max-connections",
+        type=_whole(1, 1_000_000),
+        default=2048,
+        metavar="N",
+        help="connections at a time (default 2048)",
     )
 
 
@@ -121,6 +131,20 @@ def _add_owner_arguments(group: Any) -> None:
     group.add_argument("--static-owners", type=Path, metavar="FILE", help="a file that names owners; see the docs")
 
 
+def _whole(minimum: int, maximum: int) -> Callable[[str], int]:
+    """The type of an option that is a whole number in a range."""
+
+    def read(text: str) -> int:
+        # int() takes "1_0", " 1" and digits of every script.
+        if not re.fullmatch(r"-?[0-9]{1,18}", text) or not minimum <= int(text) <= maximum:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} was given, a whole number from {minimum} to {maximum} is needed"
+            )
+        return int(text)
+
+    return read
+
+
 def _interval(text: str) -> float:
     try:
         seconds = parse_seconds(text)
@@ -136,15 +160,18 @@ def run(args: argparse.Namespace) -> int:
     host, port = _address(args.listen)
     settings = load_web_config(args.web_config) if args.web_config else None
     node = args.node_name or os.environ.get("NODE_NAME") or socket.gethostname()
+    if not args.once and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to read again
     builders = _builders(args)
+    bound = frozenset if args.fake else cards_of_the_driver
     sampler = Sampler(
         _backend(args),
         _adapters(args, node),
         node=node,
         interval=args.interval,
         expected=args.expect,
-        bound=(lambda: 0) if args.fake else cards_of_the_driver,
-        kernel_log=KernelLog(open_lines(args.kernel_log)) if args.kernel_log else None,
+        bound=bound,
+        kernel_log=KernelLog(open_lines(args.kernel_log), bound=bound) if args.kernel_log else None,
     )
     if args.once:
         return _print_one_pass(sampler, builders)
@@ -164,15 +191,20 @@ def run(args: argparse.Namespace) -> int:
 async def _serve(server: Server, sampler: Sampler, endpoints: Endpoints, host: str, port: int, *, secure: bool) -> None:
     stop = threading.Event()
     ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(signal_number, ended.set)
+        loop.add_signal_handler(signal_number, ended.set)
+    # As everywhere a daemon reads its settings again; by default it would end.
+    loop.add_signal_handler(signal.SIGHUP, server.reload)
     try:
         await server.start(host or None, port)
-    except OSError as error:
-        raise WorkError(f"{host}:{port}: {error.strerror or error}; choose another with --listen") from error
+    except (OSError, UnicodeError) as error:  # UnicodeError: no host can have such a name
+        what = getattr(error, "strerror", None) or error
+        raise WorkError(f"{host}:{port}: {what}; choose another with --listen") from error
     threading.Thread(target=sampler.run, args=(endpoints.publish, stop), name="sampler", daemon=True).start()
     scheme = "https" if secure else "http"
-    print(f"serving {scheme}://{host or '[::]'}:{server.port}/metrics ({sampler.backend.name})", file=sys.stderr)  # noqa: T201
+    named = f"[{host}]" if ":" in host else host or "[::]"
+    print(f"serving {scheme}://{named}:{server.port}/metrics ({sampler.backend.name})", file=sys.stderr)  # noqa: T201
     await ended.wait()
     stop.set()
     sampler.close()
@@ -205,10 +237,11 @@ def _print_one_pass(sampler: Sampler, builders: list[Builder]) -> int:
 
 
 def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise UsageError(f"--listen {text}: HOST:PORT was expected, for example 127.0.0.1:9836")
-    return host.strip("[]"), int(port)
+    match = re.fullmatch(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^:\[\]]*)):(?P<port>[0-9]{1,5})", text)
+    if match is None or int(match["port"]) > _PORT_AT_MOST:
+        example = "127.0.0.1:9836 or [::1]:9836"
+        raise UsageError(f"--listen {text}: HOST:PORT was expected, for example {example}")
+    return match["v6"] or match["host"], int(match["port"])
 
 
 def _builders(args: argparse.Namespace) -> list[Builder]:
@@ -228,7 +261,7 @@ def _backend(args: argparse.Namespace) -> Backend:
 
     if args.fake:
         from exporter.fake_nvml import FakeNvml  # noqa: PLC0415
-        from exporter.fleet import load_fleet  # noqa: PLC0415
+        from exporter.fleet_file import load_fleet  # noqa: PLC0415
 
         return NvmlBackend(FakeNvml(load_fleet(args.fake)))
     if args.backend != "nvml":
@@ -251,10 +284,14 @@ def _adapters(args: argparse.Namespace, node: str) -> list[Adapter]:
     for name in wanted:
         if name not in (*OWNERS, "auto", "none"):
             raise UsageError(f"--owners: {name!r} is no source; use {', '.join(OWNERS)}, auto or none")
-    if "none" in wanted:
-        return []
-    if "auto" in wanted or not wanted:
+        if wanted.count(name) > 1 or (name in ("auto", "none") and len(wanted) > 1):
+            raise UsageError(f"--owners {args.owners}: {name} stands {'alone' if name not in OWNERS else 'once'}")
+    if wanted == ["auto"] or not wanted:
         wanted = [name for name in OWNERS if _is_there(name, args)]
+    if args.static_owners is not None and "static" not in wanted:
+        raise UsageError(f"--static-owners {args.static_owners}: --owners {args.owners} leaves `static` out; add it")
+    if wanted == ["none"]:
+        return []
     makers = {"kubernetes": _kubernetes, "slurm": _slurm, "static": _static, "processes": _processes}
     return [makers[name](args, node) for name in wanted]
 
@@ -290,6 +327,7 @@ def _static(args: argparse.Namespace, node: str) -> Adapter:
     del node
     if args.static_owners is None:
         raise UsageError("--owners static: give the file with --static-owners FILE")
+    load_owners(args.static_owners)
     return StaticAdapter(args.static_owners)
 
 

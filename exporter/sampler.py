@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ class Sampler:
         interval: seconds between passes.
         deadline: how long a pass waits for what it started; default most of the interval.
         expected: how many cards the node should have; default: all that were ever seen, or ``bound()`` if more.
-        bound: how many cards the kernel driver has.
+        bound: the cards that the kernel driver has.
         kernel_log: tells the XIDs that the backend can't.
         wall_clock: Unix seconds, for the times of XIDs.
     """
@@ -56,7 +56,7 @@ class Sampler:
         interval: float = 15.0,
         deadline: float | None = None,
         expected: int | None = None,
-        bound: Callable[[], int] = lambda: 0,
+        bound: Callable[[], Collection[str]] = frozenset,
         kernel_log: KernelLog | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
@@ -149,7 +149,8 @@ class Sampler:
     def _read_log(self, identities: Identities) -> None:
         if self._kernel_log is not None:
             heard = [uuid for uuid in list(self._known) if self.backend.hears_xids(uuid)]
-            self._xids.record(self._kernel_log.read(identities, heard), self._wall_clock())
+            for event in self._kernel_log.read(identities, heard):
+                self._xids.record([event], self._wall_clock())
 
     def _log_up(self) -> bool | None:
         """Whether the kernel's log is read; None: nobody asked for it."""
@@ -271,12 +272,12 @@ class Sampler:
             backend_up=self._discovery.error is None and self._discovery.finished_at is not None and self.backend.up,
             driver_version=self.backend.driver_version,
             cards=cards,
-            expected=max(len(self._known), self._bound()) if self._expected is None else self._expected,
+            expected=max(len(self._known), len(self._bound())) if self._expected is None else self._expected,
             shares=shares,
             conflicts=conflicts,
             adapters=adapters,
             xids=self._xids.tallies(),
-            rejected=dict(self._rejections.counts),
+            rejected=self._rejected(),
             passes=self._passes,
             failed_passes=self._failed_passes,
             stalled=sum(worker.busy_since is not None for worker in self._workers()),
@@ -286,6 +287,12 @@ class Sampler:
             kernel_log_up=self._log_up(),
             restart_needed=isinstance(self._discovery.error, BackendError) and self._discovery.error.restart,
         )
+
+    def _rejected(self) -> dict[tuple[str, str], int]:
+        """What was dropped, by metric and reason."""
+        lines = self._kernel_log.rejected() if self._kernel_log is not None else {}
+        xids = lines | ({"impossible_code": count} if (count := self._xids.rejected()) else {})
+        return dict(self._rejections.counts) | {("xid_errors_total", reason): count for reason, count in xids.items()}
 
     def _sorted(self) -> list[Device]:
         return sorted(self._known.values(), key=lambda device: (device.index, device.uuid))
@@ -305,4 +312,5 @@ class Sampler:
         text = f"{type(error).__name__}: {error}"
         if self._complaints.get(about) != text:
             self._complaints[about] = text
-            _LOG.warning("%s: %s", about, error)
+            # Errors of a card begin with its UUID, those of a file with its path.
+            _LOG.warning("%s", error if str(error).startswith(f"{about}:") else f"{about}: {error}")

@@ -12,11 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from exporter.errors import ConfigError
+from exporter.shapes import Flag, ListOf, Shape, Text
 
-TLS_KEYS: Final = (
-    "cert_file", "key_file", "cert", "key", "client_ca_file", "client_ca", "client_auth_type", "client_allowed_sans",
-    "min_version", "max_version", "cipher_suites", "curve_preferences", "prefer_server_cipher_suites",
-)  # fmt: skip
 _VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {
     "NoClientCert": ssl.CERT_NONE,
@@ -25,6 +22,25 @@ _CLIENT_AUTH: Final = {
 }
 # Python's ssl never asks for a certificate that it doesn't verify.
 _UNVERIFIED: Final = {"RequestClientCert", "RequireAnyClientCert", "RequireClientCert"}
+_PATH: Final = Text("the path of a PEM file", ".*")
+_PEM: Final = Text("PEM text", ".*", secret=True, lines=True)
+TLS_SHAPES: Final[dict[str, Shape]] = {
+    "cert_file": _PATH,
+    "key_file": _PATH,
+    "client_ca_file": _PATH,
+    "cert": _PEM,
+    "key": _PEM,
+    "client_ca": _PEM,
+    "client_auth_type": Text(pattern=".*"),
+    "client_allowed_sans": ListOf(Text()),
+    "min_version": Text(),
+    "max_version": Text(),
+    "cipher_suites": ListOf(Text()),
+    "curve_preferences": ListOf(Text()),
+    "prefer_server_cipher_suites": Flag(),
+}
+"""The keys of the section."""
+
 _CURVES: Final = {"CurveP256": "prime256v1", "CurveP384": "secp384r1", "CurveP521": "secp521r1", "X25519": "X25519"}
 
 
@@ -91,7 +107,8 @@ class TlsSettings:
     def _load_certificate(self, context: ssl.SSLContext) -> None:
         try:
             with self.certificate.on_disk() as certificate, self.key.on_disk() as key:
-                context.load_cert_chain(certificate, key)
+                # Without a password OpenSSL would ask a terminal for one, and wait.
+                context.load_cert_chain(certificate, key, password="")
         except (OSError, ssl.SSLError) as error:
             where = f"{self.certificate} and {self.key}"
             raise ConfigError(where, f"no certificate with its key ({error})", "give PEM files that match") from error
@@ -103,7 +120,7 @@ class TlsSettings:
 
 def parse_tls(section: dict[str, Any], where: str, folder: Path) -> TlsSettings:
     """Settings from a section that has known keys only; its paths are relative to ``folder``. Raises ConfigError."""
-    auth = str(section.get("client_auth_type") or "NoClientCert")
+    auth = section.get("client_auth_type") or "NoClientCert"
     if auth in _UNVERIFIED:
         raise ConfigError(
             f"{where}.client_auth_type", f"{auth} takes certificates that nobody verified, which is not served here",
@@ -118,24 +135,28 @@ def parse_tls(section: dict[str, Any], where: str, folder: Path) -> TlsSettings:
             f"{where}.client_auth_type", f"is {auth}, and client_ca_file {what}",
             "give both RequireAndVerifyClientCert and a CA, or neither",
         )  # fmt: skip
-    names = tuple(map(str, section.get("client_allowed_sans") or ()))
+    names = tuple(section.get("client_allowed_sans") or ())
     if names and auth != "RequireAndVerifyClientCert":
         raise ConfigError(
             f"{where}.client_allowed_sans",
             f"says nothing under {auth}",
             "set client_auth_type RequireAndVerifyClientCert",
         )
+    oldest = _version(section.get("min_version", "TLS12"), f"{where}.min_version")
+    newest = _version(section.get("max_version", "TLS13"), f"{where}.max_version")
+    if oldest > newest:
+        raise ConfigError(f"{where}.min_version", "is above max_version", "lower it, or raise max_version")
     return TlsSettings(
         _needed(section, "cert", where, folder),
         _needed(section, "key", where, folder),
         authority,
         _CLIENT_AUTH[auth],
         names,
-        _version(section.get("min_version", "TLS12"), f"{where}.min_version"),
-        _version(section.get("max_version", "TLS13"), f"{where}.max_version"),
+        oldest,
+        newest,
         _ciphers(section.get("cipher_suites") or [], f"{where}.cipher_suites"),
         _curve(section.get("curve_preferences") or [], f"{where}.curve_preferences"),
-        bool(section.get("prefer_server_cipher_suites", True)),
+        section.get("prefer_server_cipher_suites", True),
     )
 
 
@@ -152,14 +173,14 @@ def _pem(section: dict[str, Any], name: str, where: str, folder: Path) -> Pem | 
     if file and text:
         raise ConfigError(f"{where}.{name}", f"stands beside {name}_file", "give one of them")
     if file:
-        return Pem(file=folder / str(file))
-    return Pem(text=str(text)) if text else None
+        return Pem(file=folder / file)
+    return Pem(text=text) if text else None
 
 
 def _ciphers(names: list[Any], where: str) -> str:
     """Go's names of TLS 1.2 suites as OpenSSL's; those of TLS 1.3 are always on, in both."""
     converted = []
-    for name in map(str, names):
+    for name in names:
         if "_WITH_" not in name:
             continue
         text = name.removeprefix("TLS_").replace("_WITH_", "_").replace("AES_", "AES").replace("_CBC", "")
@@ -168,7 +189,7 @@ def _ciphers(names: list[Any], where: str) -> str:
         if converted:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(":".join(converted))
     except ssl.SSLError as error:
-        raise ConfigError(where, f"none of {', '.join(map(str, names))} is known here") from error
+        raise ConfigError(where, f"none of {', '.join(names)} is known here") from error
     return ":".join(converted)
 
 
@@ -176,7 +197,7 @@ def _curve(names: list[Any], where: str) -> str:
     if not names:
         return ""
     if len(names) > 1 or names[0] not in _CURVES:
-        raise ConfigError(where, f"{', '.join(map(str, names))} is not served", f"give one of {', '.join(_CURVES)}")
+        raise ConfigError(where, f"{', '.join(names)} is not served", f"give one of {', '.join(_CURVES)}")
     return _CURVES[names[0]]
 
 

@@ -20,6 +20,9 @@ _CLASSES: Final[dict[str, tuple[int, ...]]] = {
     "application": (13, 31, 32, 68, 69, 94),
     "informational": (43, 63, 92, 121, 154),
 }
+HIGHEST_CODE: Final = 999
+"""NVIDIA's catalogue ends below 200; a code above this is a line or a record that was damaged."""
+
 _MOST_RECENT: Final = 10_000
 _CLASS_OF: Final = {code: name for name, codes in _CLASSES.items() for code in codes}
 
@@ -54,12 +57,16 @@ class XidCounters:
     def __init__(self) -> None:
         self._tallies: dict[tuple[str, str | None, int], XidTally] = {}
         self._last_code: dict[str, int] = {}
+        self._rejected = 0
         self._lock = threading.Lock()
 
     def record(self, events: Iterable[XidEvent], now: float) -> None:
-        """Count events that arrived at ``now`` (Unix seconds)."""
+        """Count events that arrived at ``now`` (Unix seconds); codes that there can't be are rejected."""
         with self._lock:
             for event in events:
+                if not 1 <= event.code <= HIGHEST_CODE:
+                    self._rejected += 1
+                    continue
                 self._tallies.setdefault((event.uuid, event.instance, event.code), XidTally()).add(now)
                 self._last_code[event.uuid] = event.code
 
@@ -67,6 +74,10 @@ class XidCounters:
         """The counts now, by UUID, instance and code; they don't change any more."""
         with self._lock:
             return {key: replace(tally, recent=tally.recent.copy()) for key, tally in self._tallies.items()}
+
+    def rejected(self) -> int:
+        """How many events had a code that there can't be."""
+        return self._rejected
 
     def last_code(self, uuid: str) -> int:
         """The code that came last on a card; 0: none."""

@@ -4,7 +4,7 @@
 
     owners:
       - {device: GPU-6b4e…, workload: demo-wall, user: ada}
-      - {device: "3", job: "8812"}        # NVML index
+      - {device: 3, job: 8812}        # NVML index
       - {device: MIG-0f2c…, namespace: lab, pod: notebook-0}
 """
 
@@ -15,14 +15,31 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from exporter.devices import Reading
-from exporter.errors import SourceError
+from exporter.documents import load_document
+from exporter.errors import ConfigError, SourceError
 from exporter.identity import Identities
 from exporter.owners.claims import Claim, Claims, Owner
+from exporter.shapes import ListOf, Record, Text
 
+_NAME: Final = Text("text, in quotes if need be,", numbers=True)
 _OWNER_KEYS: Final = tuple(field.name for field in fields(Owner) if field.name != "pod_labels")
+_FILE: Final = Record(
+    {"owners": ListOf(Record({"device": _NAME} | dict.fromkeys(_OWNER_KEYS, _NAME), required=("device",)))},
+    required=("owners",),
+)
+
+
+def load_owners(path: Path) -> list[dict[str, str]]:
+    """The entries of a file: a device and who owns it. Raises ConfigError."""
+    entries: list[dict[str, str]] = _FILE.read_file(load_document(path, "give the path of a file of owners"), path)[
+        "owners"
+    ]
+    for number, entry in enumerate(entries):
+        if len(entry) == 1:
+            what = f"device {entry['device']} has no owner"
+            raise ConfigError(f"{path}: owners[{number}]", what, f"name one by {', '.join(_OWNER_KEYS)}")
+    return entries
 
 
 class StaticAdapter:
@@ -37,31 +54,18 @@ class StaticAdapter:
     def find(self, identities: Identities, readings: Mapping[str, Reading]) -> Claims:
         """The claims that the file makes. Raises SourceError."""
         del readings
+        try:
+            entries = load_owners(self._path)
+        except ConfigError as error:
+            # It was right at the start: now a source fails, and no command line is wrong.
+            raise SourceError(error.where, error.what, error.mend) from error
         claims, unresolved = [], []
-        for number, entry in enumerate(self._entries()):
-            where = f"{self._path}: owners[{number}]"
-            if not isinstance(entry, dict) or "device" not in entry:
-                raise SourceError(where, "a mapping with `device` was expected")
-            for key in entry.keys() - {"device", *_OWNER_KEYS}:
-                raise SourceError(where, f"unknown key {key!r}", f"use device and {', '.join(_OWNER_KEYS)}")
-            device = str(entry["device"])
+        for entry in entries:
+            device = entry["device"]
             target = identities.resolve(device) or identities.by_index(device)
             if target is None:
                 unresolved.append(device)
             else:
-                named: dict[str, Any] = {key: str(entry[key]) for key in entry.keys() - {"device"}}
+                named: dict[str, Any] = {key: value for key, value in entry.items() if key != "device"}
                 claims.append(Claim(target, Owner(**named)))
         return Claims(tuple(claims), tuple(unresolved))
-
-    def _entries(self) -> list[Any]:
-        try:
-            document = yaml.safe_load(self._path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise SourceError(str(self._path), f"cannot be read ({error.strerror})") from error
-        except UnicodeDecodeError as error:
-            raise SourceError(str(self._path), "is not UTF-8", "save the file as UTF-8") from error
-        except yaml.YAMLError as error:
-            raise SourceError(str(self._path), f"not YAML: {' '.join(str(error).split())}") from error
-        if not isinstance(document, dict) or not isinstance(document.get("owners"), list):
-            raise SourceError(str(self._path), "a list `owners` was expected")
-        return list(document["owners"])

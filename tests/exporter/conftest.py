@@ -11,7 +11,7 @@ import pynvml
 import pytest
 
 from exporter.fake_nvml import FakeNvml
-from exporter.fleet import parse_fleet
+from exporter.fleet_file import parse_fleet
 from exporter.nvml import NvmlBackend
 from exporter.sampler import Sampler
 

@@ -12,7 +12,7 @@ from exporter.catalog import resolve
 from exporter.dcgm_names import DcgmFamilies, default_counters
 from exporter.endpoints import Endpoints
 from exporter.fake_nvml import FakeNvml
-from exporter.fleet import parse_fleet
+from exporter.fleet_file import parse_fleet
 from exporter.nvml import NvmlBackend
 from exporter.sampler import Sampler
 from exporter.server import Server

@@ -10,7 +10,8 @@ from exporter.dcgm import DcgmBackend
 from exporter.dcgm_bindings import BINDINGS, load_bindings
 from exporter.devices import BackendError, DeviceLost, XidEvent
 from exporter.fake_nvml import FakeNvml
-from exporter.fleet import FakeFleet, FakeInstance, parse_fleet
+from exporter.fleet import FakeFleet, FakeInstance
+from exporter.fleet_file import parse_fleet
 from exporter.main import main
 from exporter.nvml import NvmlBackend
 from tests.exporter.conftest import Clock, MakeSampler

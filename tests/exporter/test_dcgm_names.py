@@ -130,14 +130,21 @@ def test_dcgm_exporters_own_counts_of_xids(tmp_path: Path, snapshot: Snapshot) -
     assert found["DCGM_EXP_XID_ERRORS_TOTAL"][0] == "counter"
 
 
-def test_only_dcgm_exporters_own_labels_of_an_owner(snapshot: Snapshot) -> None:
+def test_every_label_of_an_owner_is_there_under_dcgm_exporters_name_if_it_has_one(snapshot: Snapshot) -> None:
     uuid = snapshot.cards[0].device.uuid
-    owner = Owner(job="8812", user="ada", account="vision", qos="normal", pod_labels=(("label_team", "a"),))
+    owner = Owner(
+        job="8812",
+        user="ada",
+        account="vision",
+        qos="normal",
+        pod_labels=(("label_team", "a"), ("label_UUID", "x"), ("label_5g", "b"), ("label_user", "eve")),
+    )
     share = Share(Target(uuid), owner, 1, "slurm")  # type: ignore[arg-type]
     held = Snapshot("node1", "nvml", True, "580", snapshot.cards, 2, [share])
     labels = series(DcgmFamilies(default_counters(), owner_labels=True).build(held))["DCGM_FI_DEV_GPU_TEMP"][1][0][0]
     assert (labels["hpc_job"], labels["team"]) == ("8812", "a")
-    assert not {"user", "account", "qos"} & labels.keys()
+    assert (labels["user"], labels["account"], labels["qos"]) == ("ada", "vision", "normal")
+    assert (labels["UUID"], labels["_5g"]) == (uuid, "b")  # a pod's label takes no other's place
 
 
 def test_a_wrong_line_of_a_counters_file_is_named(tmp_path: Path) -> None:

@@ -62,6 +62,18 @@ def test_one_pass_of_a_profiled_card_has_its_profile(tmp_path: Path, capsys: pyt
         (["--listen", "9836", "--fake", "{fleet}"], 2, "--listen 9836: HOST:PORT was expected"),
         (["--owners", "lsf", "--fake", "{fleet}"], 2, "'lsf' is no source"),
         (["--owners", "static", "--fake", "{fleet}"], 2, "--static-owners FILE"),
+        (["--owners", "none,static", "--fake", "{fleet}"], 2, "--owners none,static: none stands alone"),
+        (["--owners", "slurm,auto", "--fake", "{fleet}"], 2, "auto stands alone"),
+        (["--owners", "slurm,slurm", "--fake", "{fleet}"], 2, "slurm stands once"),
+        (["--owners", "none", "--static-owners", "{fleet}", "--fake", "{fleet}"], 2, "leaves `static` out"),
+        (["--static-owners", "no.yaml", "--fake", "{fleet}"], 2, "no.yaml: cannot be read"),
+        (["--static-owners", "{fleet}", "--fake", "{fleet}"], 2, "unknown key 'gpus'; use one of owners"),
+        (["--listen", "127.0.0.1:²", "--fake", "{fleet}"], 2, "HOST:PORT was expected"),
+        (["--listen", "127.0.0.1:65536", "--fake", "{fleet}"], 2, "HOST:PORT was expected"),
+        (["--listen", "[::1:9836", "--fake", "{fleet}"], 2, "HOST:PORT was expected"),
+        (["--listen", "::1:9836", "--fake", "{fleet}"], 2, "127.0.0.1:9836 or [::1]:9836"),
+        (["--listen", "127.0.0.1:-1", "--fake", "{fleet}"], 2, "HOST:PORT was expected"),
+        (["--kernel-log", "/", "--fake", "{fleet}"], 2, "a file, /dev/kmsg or journal was expected"),
         (["--web-config", "no.yml", "--fake", "{fleet}"], 2, "no.yml: cannot be read"),
         (["--counters", "no.csv", "--fake", "{fleet}"], 2, "no.csv: cannot be read"),
         (["--backend", "nvml"], 1, "use --fake FLEET.yaml"),
@@ -76,22 +88,29 @@ def test_what_is_wrong_is_one_line(
     assert message in line
 
 
-@pytest.mark.parametrize("interval", ["0", "2h", "soon"])
-def test_an_interval_is_a_time(fleet: Path, capsys: pytest.CaptureFixture[str], interval: str) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(["--fake", str(fleet), "--interval", interval])
-    assert stopped.value.code == 2
-    assert "interval" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("option", "values"),
+    [
+        ("--interval", ("0", "-1", "2h", "soon", "nan", "inf", "1e3", "9" * 400, "")),
+        ("--expect", ("-1", "1.5", "nan", "inf", "1025", "9" * 5000, "1_0", "٣", "")),
+        ("--max-connections", ("0", "-1", "nan", "1e3", "1000001", "")),
+    ],
+)
+def test_a_number_out_of_its_range_is_bad_usage(
+    fleet: Path, capsys: pytest.CaptureFixture[str], option: str, values: tuple[str, ...]
+) -> None:
+    for value in values:
+        with pytest.raises(SystemExit) as stopped:
+            main(["--fake", str(fleet), f"{option}={value}"])
+        assert stopped.value.code == 2, value
+        assert option in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("gpus: [{modle: T4}]", "gpus[0]: unknown key 'modle'"),
-        ("gpus: [{values: {power: 3}}]", "gpus[0].values: unknown metric 'power'"),
-        ("gpus: [{faults: [{kind: fire}]}]", "unknown kind 'fire'"),
-        ("cards: []", "a list `gpus` was expected"),
-        ("gpus: [", "not YAML"),
+        ("cards: []", "unknown key 'cards'"),
     ],
 )
 def test_a_wrong_fleet_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, message: str) -> None:
@@ -99,6 +118,13 @@ def test_a_wrong_fleet_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[
     path.write_text(text)
     assert main(["--fake", str(path), "--once"]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 300, "a b", "no.such.host.invalid"])
+def test_a_host_that_there_isnt_is_one_line(fleet: Path, capsys: pytest.CaptureFixture[str], host: str) -> None:
+    assert main(["--fake", str(fleet), "--listen", f"{host}:9836"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "choose another with --listen" in line
 
 
 def test_a_port_in_use_is_one_line(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,3 +163,25 @@ def test_a_file_that_is_not_utf_8_is_named(
     more = ["--dcgm-names"] if option == "--counters" else []
     assert main([*others, *more, option, str(path), "--once"]) == 2
     assert f"{path}: byte 0xff is not UTF-8; save the file as UTF-8" in capsys.readouterr().err
+
+
+def test_sighup_reads_the_web_configuration_again(fleet: Path, tmp_path: Path) -> None:
+    config = tmp_path / "web.yml"
+    config.write_text("http_server_config: {headers: {X-Frame-Options: deny}}\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "exporter.main", "--fake", str(fleet), "--listen", "127.0.0.1:0", "--web-config", config],
+        cwd=ROOT, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    try:
+        address = re.search(r"http://\S+", process.stderr.readline())
+        assert address is not None
+        config.write_text("http_server_config: {headers: {X-Frame-Options: maybe, Y: z}}\n")
+        process.send_signal(signal.SIGHUP)
+        assert "unknown key 'Y'" in process.stderr.readline()
+        with urllib.request.urlopen(address[0], timeout=10) as answer:
+            assert answer.headers["X-Frame-Options"] == "deny"
+    finally:
+        process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 0
+    process.stderr.close()

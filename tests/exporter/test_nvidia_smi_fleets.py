@@ -12,7 +12,7 @@ from exporter.dcgm_names import DcgmFamilies, default_counters
 from exporter.exposition import Renderer
 from exporter.fake_nvml import FakeNvml
 from exporter.families import FamilyBuilder
-from exporter.fleet import parse_fleet
+from exporter.fleet_file import parse_fleet
 from exporter.nvml import NvmlBackend
 from tests.exporter.conftest import SHARED, Clock, MakeSampler
 from tests.exporter.smi_fleet import fleet_from_report

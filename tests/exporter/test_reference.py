@@ -8,7 +8,7 @@ import pytest
 
 from exporter.catalog import CATALOG
 from exporter.families import OWN_METRICS
-from exporter.fleet import _FAULTS, _GPU_KEYS
+from exporter.fleet_file import _FAULT, _GPU, _KINDS
 from exporter.main import OWNERS, add_arguments
 from exporter.reference import fill
 from exporter.snapshot import Snapshot
@@ -33,7 +33,7 @@ def test_every_metric_that_the_document_names_exists() -> None:
 
 def test_every_key_of_a_fleet_file_is_documented() -> None:
     section = DOCUMENT.split("## Without a GPU")[1]
-    assert [key for key in (*_GPU_KEYS, *_FAULTS) if key not in section] == []
+    assert [key for key in (*_GPU.keys, *_FAULT.keys, *_KINDS) if key not in section] == []
 
 
 def test_every_owner_source_is_documented() -> None:

@@ -82,8 +82,8 @@ def test_a_card_that_the_driver_never_listed_is_expected_all_the_same(
     for name in ("nvidia/0000:18:00.0", "nvidia/0000:3e:00.0", "nvidia/module", "nvidia/bind", "vfio-pci/0000:9a:00.0"):
         (drivers / name).mkdir(parents=True)
     (drivers / "nvidia/0000:3e:00.4/physfn").mkdir(parents=True)  # a virtual function of the second card
-    assert cards_of_the_driver(tmp_path) == 2
-    assert cards_of_the_driver(tmp_path / "nowhere") == 0
+    assert cards_of_the_driver(tmp_path) == {"0000:18:00.0", "0000:3e:00.0"}
+    assert not cards_of_the_driver(tmp_path / "nowhere")
     backend, _ = fleet_backend(H100)
     snapshot = make_sampler(backend, bound=lambda: cards_of_the_driver(tmp_path)).run_pass()
     assert (snapshot.expected, snapshot.present) == (2, 1)

@@ -364,14 +364,14 @@ def test_a_static_file_names_owners_by_any_name(tmp_path: Path) -> None:
     path.write_text(
         "owners:\n"
         "- {device: GPU-g0, workload: wall, user: ada}\n"
-        "- {device: 6, job: 8812}\n"
+        "- {device: 6, job: 12_3}\n"
         "- {device: MIG-m7, namespace: lab, pod: nb}\n"
         "- {device: GPU-x, workload: gone}\n"
     )
     found = StaticAdapter(path).find(IDENTITIES, {})
     assert [(claim.target.uuid, claim.target.instance, claim.owner.labels()) for claim in found.claims] == [
         ("GPU-g0", "", {"workload": "wall", "user": "ada"}),
-        ("GPU-g6", "", {"hpc_job": "8812"}),
+        ("GPU-g6", "", {"hpc_job": "12_3"}),
         ("GPU-m", "7", {"namespace": "lab", "pod": "nb"}),
     ]
     assert found.unresolved == ("GPU-x",)
@@ -381,9 +381,18 @@ def test_a_static_file_names_owners_by_any_name(tmp_path: Path) -> None:
     ("text", "match"),
     [
         ("owners: [{device: GPU-g0, owner: ada}]", "owners.0.*unknown key 'owner'"),
-        ("owners: [3]", "owners.0.*mapping with `device`"),
-        ("tenants: []", "a list `owners`"),
+        ("owners: [3]", "owners.0.*a mapping was expected"),
+        ("tenants: []", "unknown key 'tenants'"),
         ("owners: [", "not YAML"),
+        ("owners: [{device: GPU-g0, user: [ada]}]", "owners.0..user: .'ada'. was found, text"),
+        ("owners: [{device: GPU-g0, user: true}]", "owners.0..user: True was found"),
+        ("owners: [{device: GPU-g0, user: 1.5}]", "owners.0..user: 1.5 was found"),
+        ("owners: [{device: GPU-g0, user: }]", "owners.0..user: None was found"),
+        ("owners: [{device: GPU-g0, user: ''}]", "owners.0..user: '' was found"),
+        ("owners: [{device: {a: 1}, user: ada}]", "owners.0..device: "),
+        ("owners: [{user: ada}]", "owners.0..device: is missing"),
+        ("owners: [{device: GPU-g0}]", "owners.0.: device GPU-g0 has no owner"),
+        ("owners: [{device: GPU-g0, user: ada, user: bob}]", "'user' stands twice"),
     ],
 )
 def test_a_wrong_static_file_says_where(tmp_path: Path, text: str, match: str) -> None:
