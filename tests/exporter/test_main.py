@@ -169,7 +169,8 @@ def test_sighup_reads_the_web_configuration_again(fleet: Path, tmp_path: Path) -
     config = tmp_path / "web.yml"
     config.write_text("http_server_config: {headers: {X-Frame-Options: deny}}\n")
     process = subprocess.Popen(
-        [sys.executable, "-m", "exporter.main", "--fake", str(fleet), "--listen", "127.0.0.1:0", "--web-config", config],
+        [sys.executable, "-m", "exporter.main", "--fake", str(fleet), "--listen", "127.0.0.1:0",
+         "--web-config", config],
         cwd=ROOT, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stderr is not None
