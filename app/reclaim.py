@@ -13,6 +13,7 @@ import polars as pl
 from app.accounts import ZERO
 from app.scope import ALLOWED, Scope
 from pipelines.idle.causes import BY_ID, HELD, IDLE_CAUSES, IdleCause
+from pipelines.instants import from_ms
 
 IN_MONTHS: Final = "period BETWEEN $first_month AND $last_month"
 
@@ -115,22 +116,30 @@ def by_cause(scope: Scope) -> list[CauseSum]:
 
 def table(found: list[Reclaimable], scope: Scope) -> pl.DataFrame:
     """Return the list as it is shown."""
-    zone = scope.zone
-    since = pl.from_epoch("since", "ms").dt.replace_time_zone("UTC").dt.convert_time_zone(zone.key)
     return pl.DataFrame(
         [
             (
-                i.subject, i.cause.title, None if i.tenant is None else scope.tenant_name(i.tenant), i.model, i.gpus,
-                i.gpu_hours, i.worth, i.since,
+                i.subject, i.cause.title, "nobody" if i.tenant is None else scope.tenant_name(i.tenant), i.model,
+                i.gpus, i.gpu_hours, i.worth, _since(i.since, scope),
             )
             for i in found
         ],
         schema={
             "subject": pl.String, "cause": pl.String, "tenant": pl.String, "model": pl.String, "gpus": pl.Int64,
-            "gpu_hours": pl.Float64, "worth": pl.Decimal(38, 4), "since": pl.Int64,
+            "gpu_hours": pl.Float64, "worth": pl.Decimal(38, 4), "since": pl.String,
         },
         orient="row",
-    ).with_columns(since.dt.replace_time_zone(None))  # fmt: skip
+    )  # fmt: skip
+
+
+def remedy(cause: IdleCause) -> str:
+    """Return what would free it, for a page."""
+    return cause.remedy.replace("`", "")
+
+
+def _since(since: int | None, scope: Scope) -> str:
+    """Return since when it goes on, in a form that sorts."""
+    return "over" if since is None else f"{from_ms(since).astimezone(scope.zone):%Y-%m-%d %H:%M}"
 
 
 def _evidence(told: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

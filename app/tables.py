@@ -15,7 +15,7 @@ STYLE: Final = """<style>
 .gl-table th {font-weight: 600; text-align: left; vertical-align: bottom; white-space: nowrap}
 .gl-table th, .gl-table td {padding: 0.35rem 0.75rem 0.35rem 0; border-bottom: 1px solid rgba(128, 138, 148, 0.3)}
 .gl-table td {vertical-align: top}
-.gl-table tbody th {font-weight: 400}
+.gl-table tbody th {font-weight: 400; vertical-align: top}
 .gl-table .number {text-align: right; white-space: nowrap}
 .gl-table a, .gl-table a:visited {color: inherit !important; text-decoration: underline !important}
 .gl-table tr.total > * {font-weight: 650; border-top: 2px solid currentColor; border-bottom: none}
@@ -24,6 +24,7 @@ STYLE: Final = """<style>
 .gl-name {display: inline-block; max-width: min(26rem, 40vw); overflow: hidden; text-overflow: ellipsis;
   white-space: nowrap; vertical-align: bottom}
 .gl-table th:has(.gl-sentence) {white-space: normal}
+.gl-table :is(th, td):has(.gl-sentence) {min-width: 13rem}
 .gl-buttons {display: flex; flex-wrap: wrap; gap: 0.5rem}
 .gl-button, .gl-button:visited {color: inherit !important; text-decoration: none !important; font-size: 0.875rem;
   border: 1px solid rgba(128, 138, 148, 0.6); border-radius: 0.375rem; padding: 0.35rem 0.8rem}

@@ -42,7 +42,9 @@ def _months(scope: Scope) -> str:
 
 
 def _causes(scope: Scope, months: str) -> None:
-    sums = reclaim.by_cause(scope)
+    sums = [one for one in reclaim.by_cause(scope) if scope.tenant is None or one.gpu_hours != 0]
+    if not sums:
+        return
     worths = [one.worth for one in sums]
     hours = sum(one.gpu_hours or 0.0 for one in sums)
     tables.sums(
@@ -63,7 +65,7 @@ def _cause(one: CauseSum, currency: str) -> tuple[tables.Cell | str, ...]:
         one.cause.title,
         words.UNKNOWN if one.gpu_hours is None else words.hours(one.gpu_hours),
         words.UNKNOWN if one.worth is None else words.amount(one.worth, currency),
-        tables.Cell(one.cause.remedy, wraps=True),
+        tables.Cell(reclaim.remedy(one.cause), wraps=True),
     )
 
 
@@ -100,7 +102,7 @@ def _list(scope: Scope, found: list[Reclaimable]) -> Reclaimable | None:
             "worth": st.column_config.NumberColumn(
                 f"Worth, {scope.currency}", format=words.money_format(scope.currency)
             ),
-            "since": st.column_config.DatetimeColumn("Goes on since", format="D MMM YYYY, HH:mm"),
+            "since": "Goes on since",
         },
     )
     if len(rows) > ROWS:
@@ -123,7 +125,7 @@ def _one(scope: Scope, one: Reclaimable) -> None:
     who = f", {words.literal(scope.tenant_name(one.tenant))}" if one.tenant is not None else ""
     user = f", {words.literal(one.user)}" if one.user else ""
     st.markdown(f"{words.hours(one.gpu_hours)} GPU-hours worth **{worth}**{who}{user}.")
-    st.success(f"**Try:** {words.literal(one.cause.remedy)}", icon=":material/build:")
+    st.success(f"**Try:** {words.literal(reclaim.remedy(one.cause))}", icon=":material/build:")
     if one.evidence:
         tables.sums(
             ["Told by", tables.Cell("", wraps=True)],
