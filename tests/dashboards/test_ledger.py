@@ -39,8 +39,7 @@ def hours(fleet: Fleet, expression: str, start: datetime, end: datetime) -> Mapp
 
 
 def test_gpu_hours_and_cost_equal_the_ledgers(fleet: Fleet, observed: tuple[datetime, datetime]) -> None:
-    if not fleet.server.query("gpuledger_device_up", fleet.span.start + 3600):
-        pytest.skip("dcgm-exporter names no Slurm account: those tenants are unattributed there")
+    ours = bool(fleet.server.query("gpuledger_device_up", fleet.span.start + 3600))
     start, end = observed
     assert (end - start).total_seconds() > 8 * 3600
     report = replay(fleet.folder, start=start.astimezone(UTC), end=end.astimezone(UTC))
@@ -49,6 +48,8 @@ def test_gpu_hours_and_cost_equal_the_ledgers(fleet: Fleet, observed: tuple[date
     named = set(pl.read_parquet(fleet.folder / "samples.parquet", columns=["job"])["job"].drop_nulls())
     compared = 0
     for tenant in report.tenants:
+        if not ours and any(w.workload.isdigit() for w in tenant.workloads):
+            continue  # dcgm-exporter names no Slurm account: whose a job is isn't known there
         # A job that no sample names is known from accounting alone.
         unseen = [w for w in tenant.workloads if w.workload.isdigit() and w.workload not in named]
         allocated = tenant.gpu_hours.allocated - sum(w.gpu_hours for w in unseen)
@@ -56,4 +57,4 @@ def test_gpu_hours_and_cost_equal_the_ledgers(fleet: Fleet, observed: tuple[date
         assert held.get(tenant.tenant, 0) == pytest.approx(allocated, rel=CLOSE, abs=0.05), tenant.tenant
         assert cost.get(tenant.tenant, 0) == pytest.approx(money, rel=CLOSE, abs=0.15), tenant.tenant
         compared += allocated > 1
-    assert compared >= 4
+    assert compared >= (4 if ours else 2)
