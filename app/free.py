@@ -19,6 +19,11 @@ LAST: Final = """
     SELECT * FROM usage WHERE start >= $last - 3600000 AND start < $last AND "end" >= $last
 """
 
+HOLDING: Final = """
+    -- grain: lease, those that reach the last instant of the data
+    SELECT * FROM lease WHERE "end" >= $last
+"""
+
 
 def ahead(scope: Scope) -> Availability | None:
     """Return what is free at the end of the data and promised after it; None: the ledger holds no usage."""
@@ -34,7 +39,7 @@ def _reckoned(published: str, config_hash: str, _scope: Scope) -> Availability |
         return None
     state = {name: conformed(_scope.ask(f"FROM {name}"), s) for name, s in TABLES.items() if _scope.has(name)}
     metered = Metered(
-        pl.DataFrame(schema=LEASE),
+        conformed(_scope.ask(HOLDING, last=last), LEASE),
         conformed(_scope.ask(LAST, last=last), USAGE),
         pl.DataFrame(schema=OUTAGE),
         [],

@@ -253,12 +253,13 @@ def capacity_ahead(
 
 
 def _now(metered: Metered, last: int) -> list[ModelNow]:
-    """Return each model as usage has it at the last instant."""
+    """Return each model as it is at the last instant: as usage has it before, but for what ended then."""
+    over = set(metered.leases.filter(pl.col("ended") & (pl.col("end") <= last))["id"])
     rows = metered.usage.filter((pl.col("start") < last) & (pl.col("end") >= last))
     cards: dict[tuple[str | None, str | None, str | None, str], dict[str, Fraction]] = {}
     for row in rows.iter_rows(named=True):
         card = cards.setdefault((row["model"], row["cluster"], row["node"], row["device"]), {})
-        state = _STATE_OF.get(row["state"], row["state"])
+        state = "free" if row["lease"] in over else _STATE_OF.get(row["state"], row["state"])
         card[state] = card.get(state, Fraction(0)) + Fraction(row["weight_num"], row["weight_den"])
     models: dict[str | None, dict[str, Fraction]] = {}
     free: dict[str | None, dict[tuple[str | None, str | None], int]] = {}

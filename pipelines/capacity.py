@@ -20,9 +20,10 @@ from pipelines.tables import Finding
 State = Literal["down", "allocated", "stranded", "idle", "unobserved"]
 STATES: Final[tuple[State, ...]] = ("down", "allocated", "stranded", "idle", "unobserved")
 NO_LEASE: Final = -1
+_WHOLE: Final = Fraction(1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Part:
     """A part of a device over [start, end) in ms: `weight` of the card, in one state, of one lease."""
 
@@ -191,7 +192,9 @@ class _Card:
     def _device(self, dev: int, weight: Fraction, start: int, end: int) -> list[Part]:
         device = self._fleet.devices[dev]
         shares = self._shares(dev, (start, end))
-        parts = [Part(dev, "allocated", n, start, end, weight * s) for n, s in shares.items() if s]
+        parts = [
+            Part(dev, "allocated", n, start, end, weight if s is _WHOLE else weight * s) for n, s in shares.items() if s
+        ]
         rest = weight * (1 - sum(shares.values(), Fraction(0)))
         if rest:
             seen = contains(device.presence, start) or contains(self._accounted, start)
@@ -205,11 +208,13 @@ class _Card:
         if not holding:
             return {}
         leases = [self._leases[n] for n in holding]
+        slots = self._fleet.slots_at(self._card.dev, t)
+        if len(holding) == 1 and not slots and leases[0].share is None:
+            return {holding[0]: _WHOLE}
         device, who = self._fleet.devices[dev].key, " and ".join(sorted({lease.workload for lease in leases})[:3])
         if len(leases) > 1 and any(n.kind in ("slurm", "allocations") and n.share is None for n in leases):
             self._note_conflict(device, who, span)  # two on one device is sharing, but a scheduler gives it to one
         stated = {n: lease.share for n, lease in zip(holding, leases, strict=True) if lease.share is not None}
-        slots = self._fleet.slots_at(self._card.dev, t)
         open_to = {n: lease.slices_at(t) for n, lease in zip(holding, leases, strict=True) if n not in stated}
         if slots:
             total = max(slots, sum(open_to.values()) + _count_at(self._fleet.devices[dev].free_slices, t))

@@ -9,7 +9,7 @@ from itertools import pairwise
 import polars as pl
 
 from pipelines.fleet import Device, Fleet, Listing
-from pipelines.intervals import Interval, overlaps, subtract, union
+from pipelines.intervals import Interval, insert, overlaps, subtract, union
 from pipelines.leases import Lease
 from pipelines.models import model_matches
 from pipelines.tables import Finding
@@ -66,7 +66,7 @@ def exist(
     for lease in leases:
         card = fleet.devices[fleet.devices[lease.dev].card]
         if card.dev not in listed and card.dev not in fleet.hulls:
-            card.exists = union([*card.exists, (lease.start, lease.end)])
+            insert(card.exists, lease.start, lease.end)
     findings += _seen_twice(fleet)
     for dev, bounds in missing if fleet.hulls else ():
         start, end = min(bounds)[0], max(end for _, end in bounds)

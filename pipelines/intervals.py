@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 Interval = tuple[int, int]
@@ -36,6 +36,32 @@ def subtract(intervals: list[Interval], others: list[Interval]) -> list[Interval
         if at < end:
             result.append((at, end))
     return result
+
+
+def insert(intervals: list[Interval], start: int, end: int) -> None:
+    """Add [start, end) to sorted disjoint intervals, in place: what a union with one more gives, without a copy."""
+    if start >= end:
+        return
+    first = bisect_left(intervals, (start, -(1 << 62)))
+    if first and intervals[first - 1][1] >= start:
+        first -= 1
+    last = bisect_right(intervals, (end, 1 << 62))
+    if first < last:
+        start, end = min(start, intervals[first][0]), max(end, intervals[last - 1][1])
+    intervals[first:last] = [(start, end)]
+
+
+def cut(intervals: list[Interval], start: int, end: int) -> None:
+    """Take [start, end) out of sorted disjoint intervals, in place."""
+    if start >= end:
+        return
+    first = bisect_left(intervals, (start, -(1 << 62)))
+    if first and intervals[first - 1][1] > start:
+        first -= 1
+    last = bisect_left(intervals, (end, -(1 << 62)))
+    if first < last:
+        left, right = (intervals[first][0], start), (end, intervals[last - 1][1])
+        intervals[first:last] = [i for i in (left, right) if i[0] < i[1]]
 
 
 def intersect(intervals: list[Interval], others: list[Interval]) -> list[Interval]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 
-@dataclass
+@dataclass(slots=True)
 class Lease:
     """A workload's hold on one device.
 
@@ -18,6 +18,7 @@ class Lease:
         slices: (from, count) steps: how many time slices it holds.
         share: a share of the device that its source states; None: by slices or owners.
         guessed: the device is a guess, which says nothing about utilisation.
+        ended: its scheduler says that it is over; else it may run on where the data end.
     """
 
     dev: int
@@ -40,6 +41,7 @@ class Lease:
     slices: list[tuple[int, int]] = field(default_factory=lambda: [(0, 1)])
     share: Fraction | None = None
     guessed: bool = False
+    ended: bool = False
     whole_start: int | None = None
     """Start of the whole lease where this is a part of it (a guess that moved between devices)."""
 

@@ -26,7 +26,7 @@ from pipelines.tables import ACCOUNTING, INVENTORY, RECORD, Batch, Finding, conf
 
 LEDGER_NAME: Final = "ledger.duckdb"
 LAKE_NAME: Final = "lake"
-STAGES: Final = 5
+STAGES: Final = 6
 """Counted up when the stages' tables change, so that an upgraded program makes them anew."""
 _ACTIVE_IMPORTS: Final = """
 -- grain: import whose rows count; a newer file of a configured list of what is replaces the older one

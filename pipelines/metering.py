@@ -66,6 +66,7 @@ LEASE: Final[dict[str, pl.DataType]] = {
     "end": pl.Int64(),
     "whole_start": pl.Int64(),  # of the run that it is a part of
     "guessed": pl.Boolean(),
+    "ended": pl.Boolean(),  # its scheduler says that it was over at `end`; else it may run on where the data end
 }
 """One row per workload and device that it held."""
 
@@ -332,6 +333,7 @@ def _lease_table(leases: list[Lease], ids: list[str], fleet: Fleet) -> pl.DataFr
                 lease.slurm_user, None, None, lease.node or device.node, device.device, device.instance, device.model,
                 lease.start,
                 lease.end, lease.whole_start if lease.whole_start is not None else lease.start, lease.guessed,
+                lease.ended,
             )
         )  # fmt: skip
     table = pl.DataFrame(rows, schema=LEASE, orient="row").sort("start", "workload", "device", "instance", "id")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from pipelines.intervals import Interval, covers_all, subtract
+from pipelines.intervals import Interval, covers_all, cut
 from pipelines.mig import is_profile, weight
 from pipelines.schedulers import Record
 
@@ -32,11 +32,11 @@ class Parts:
 
     def open(self, place: int, free: list[Interval]) -> None:
         """Say where a card may be held in parts."""
-        self._open[place] = free
+        self._open[place] = list(free)
 
     def close(self, place: int, start: int, end: int) -> None:
         """Say that somebody has the whole card."""
-        self._open[place] = subtract(self._open.get(place, []), [(start, end)])
+        cut(self._open.setdefault(place, []), start, end)
 
     def take(
         self, cards: Mapping[int, str | None], part: Fraction | str, start: int, end: int, *, may_grow: bool = False

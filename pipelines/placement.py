@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from pipelines.fleet import Device, Fleet
-from pipelines.intervals import Interval, covers_all, intersect, overlaps, subtract, union
+from pipelines.intervals import Interval, covers_all, cut, insert, intersect, overlaps, subtract, union
 from pipelines.leases import Lease
 from pipelines.parts import Parts, parts_of
 from pipelines.schedulers import Demand, Record, fits, lease_of
@@ -68,6 +68,8 @@ class Placement:
         nodes = demand.record.nodes
         if not nodes:
             return []
+        if len(nodes) == 1:
+            return [(nodes[0], demand.gpus, {d for d in demand.held if self._fleet.devices[d].node == nodes[0]})]
         held = [{dev for dev in demand.held if self._fleet.devices[dev].node == node} for node in nodes]
         total = demand.gpus + len(demand.held)
         if total.denominator == 1:
@@ -158,7 +160,7 @@ class Placement:
                 )
                 continue
             dev, share = found
-            self._free[dev] = subtract(self._free[dev], [(record.start, record.end)])
+            cut(self._free[dev], record.start, record.end)
             leases.append(
                 lease_of(record, self._fleet.devices[dev], record.start, record.end, share=share, guessed=True)
             )
@@ -191,7 +193,7 @@ class Placement:
     def _take(
         self, record: Record, device: Device, start: int, end: int, share: Fraction | None, *, guessed: bool
     ) -> Lease:
-        self._free[device.dev] = subtract(self._free[device.dev], [(start, end)])
+        cut(self._free[device.dev], start, end)
         self._parts.close(device.dev, start, end)
         if share is None and self._fleet.slots_at(device.card, start):
             share = Fraction(1)  # what a scheduler gives unseen is the GPU, not one of its time slices
@@ -211,9 +213,9 @@ class Placement:
                 own.append([])
                 free.append(len(own) - 1)
             number = free.pop(0)
-            own[number] = union([*own[number], (record.start, record.end)])
+            insert(own[number], record.start, record.end)
             device = self._own_device(node, number, record)
-            device.exists = union([*device.exists, (record.start, record.end)])
+            insert(device.exists, record.start, record.end)
             share = left if left < 1 else None
             leases.append(lease_of(record, device, record.start, record.end, share=share))
             left -= share or 1
@@ -233,7 +235,7 @@ class Placement:
                 name = f"{node or 'unplaced'}#part{number + 1}"
                 self._own_devices[key] = self._fleet.add(cluster=record.cluster, device=name, model=None, node=node)
             device = self._own_devices[key]
-            device.exists = union([*device.exists, (record.start, record.end)])
+            insert(device.exists, record.start, record.end)
             leases.append(lease_of(record, device, record.start, record.end, share=share))
         return leases
 

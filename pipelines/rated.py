@@ -39,10 +39,11 @@ class Held:
     def add(self, other: Held) -> None:
         """Add another's sums."""
         self.allocated += other.allocated
-        self.seen += other.seen
-        self.observed_allocated += other.observed_allocated
-        self.active += other.active
-        self.waste += other.waste
+        if other.seen:  # a sum of fractions costs as much where one of them is 0
+            self.seen += other.seen
+            self.observed_allocated += other.observed_allocated
+            self.active += other.active
+            self.waste += other.waste
         self.leases += other.leases
         self.observed_leases += other.observed_leases
         if other.joules is not None:

@@ -221,8 +221,9 @@ def _sum_held(allocated: pl.DataFrame, card: RateCard, tenants: dict[str | None,
         for row in rows:
             num, den = row["weight_num"], row["weight_den"]
             held.allocated += Fraction(num * row["ms"], den)
-            held.seen += Fraction(num * row["seen"], den)
-            busy += Fraction(num * int(row["busy"]), den * PPB)
+            if row["seen"]:
+                held.seen += Fraction(num * row["seen"], den)
+                busy += Fraction(num * int(row["busy"]), den * PPB)
             at = (model, card.stretch(row["start"]))
             if at not in prices:
                 prices[at] = card.price(model, "on_demand", row["start"]) or ZERO

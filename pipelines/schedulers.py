@@ -20,7 +20,7 @@ from pipelines.owners import NamedRun
 from pipelines.tables import Finding
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Record:
     """One run of a scheduled workload on one GPU model. Times in ms."""
 
@@ -36,11 +36,12 @@ class Record:
     given_class: str | None = None
     device: str | None = None
     model: str | None = None
+    ended: bool = False
     nodes: tuple[str, ...] = ()
     slurm: dict[str, str | None] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(slots=True)
 class Demand:
     """GPUs of a record whose devices nobody names."""
 
@@ -52,6 +53,7 @@ class Demand:
 def records_from(table: pl.DataFrame, horizon: int) -> list[Record]:
     """Return the records of a RECORD table (times in ms), runs without an end held to `horizon`."""
     records = []
+    gpus = {text: Fraction(text or "1") for text in table["gpus"].unique()}
     for row in table.iter_rows(named=True):
         end = row["end"] if row["end"] is not None else max(horizon, row["start"])
         if end <= row["start"]:
@@ -64,12 +66,13 @@ def records_from(table: pl.DataFrame, horizon: int) -> list[Record]:
                 labelled_as=row["labelled_as"],
                 start=row["start"],
                 end=end,
-                gpus=Fraction(row["gpus"] or "1"),
+                gpus=gpus[row["gpus"]],
                 user=row["user"],
                 tenant=row["tenant"],
                 given_class=row["class"],
                 device=row["device"],
                 model=row["model"],
+                ended=bool(row["ended"]),
                 nodes=tuple(row["nodes"] or ()),
                 slurm={k: row[k] for k in ("slurm_account", "slurm_partition", "slurm_qos", "slurm_user")},
             )
@@ -161,6 +164,7 @@ def lease_of(
         given_class=record.given_class,
         share=share,
         guessed=guessed,
+        ended=record.ended,
         whole_start=record.start,
         slurm_account=record.slurm.get("slurm_account"),
         slurm_partition=record.slurm.get("slurm_partition"),

@@ -43,7 +43,8 @@ IDLE_LEASES: Final = f"""
             ON part.period = lp.period AND part.lease = lp.lease AND part.tenant IS NOT DISTINCT FROM lp.tenant
     )
     SELECT lease.workload, u.tenant, coalesce(lease."user", lease.slurm_user) AS "user", lease.node,
-           lease.device, lease.instance, lease.model, lease."end" >= $reached AS running,
+           lease.device, lease.instance, lease.model,
+           lease."end" >= $reached AND NOT coalesce(lease.ended, false) AS running,
            u.gpu_hours, u.busy_gpu_hours / u.busy_observed_gpu_hours AS busy,
            u.busy_observed_gpu_hours / u.gpu_hours AS coverage,
            u.on_demand_weight * (1 - u.busy_gpu_hours / u.busy_observed_gpu_hours) AS worth

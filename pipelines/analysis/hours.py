@@ -27,8 +27,10 @@ def analyse(samples: pl.DataFrame, usage: pl.DataFrame, leases: pl.DataFrame, ho
         leases: metering.LEASE; what a guessed lease's devices show says nothing about it.
         hours: starts in ms.
     """
+    if samples.is_empty():
+        return Analysis()
     held = _held(usage, leases, hours)
-    if held.is_empty() or samples.is_empty():
+    if held.is_empty():
         return Analysis()
     found = readings(samples)
     featured = features(found, held)
@@ -49,7 +51,8 @@ def analyse(samples: pl.DataFrame, usage: pl.DataFrame, leases: pl.DataFrame, ho
 def _held(usage: pl.DataFrame, leases: pl.DataFrame, hours: Collection[int]) -> pl.DataFrame:
     near = {hour + step for hour in hours for step in (-HOUR_MS, 0, HOUR_MS)}
     reach = pl.Series(sorted(near), dtype=pl.Int64)
-    known = leases.filter(~pl.col("guessed")).select("workload", lease="id", work_cluster="cluster")
+    there = (pl.col("start") < max(near) + HOUR_MS) & (pl.col("end") > min(near))
+    known = leases.filter(~pl.col("guessed") & there).select("workload", lease="id", work_cluster="cluster")
     rows = (
         usage.filter(pl.col("state") == "allocated")
         .with_columns(hour=pl.col("start") // HOUR_MS * HOUR_MS)

@@ -51,7 +51,10 @@ def refresh(
     touched = _near(lake.hours(folder, fresh))
     dirty = sorted({*changed, *(touched & set(held["hour"]))})
     gone = set(stored["hour"]) - set(held["hour"])
-    done = [analyse(samples, usage, leases, hours) for hours, samples in _batches(folder, paths, dirty)]
+    ordered = usage.filter(pl.col("state") == "allocated").sort("start")
+    done = [
+        analyse(samples, _around(ordered, hours), leases, hours) for hours, samples in _batches(folder, paths, dirty)
+    ]
     old = read_analysis(connection)
     replaced = pl.Series([*dirty, *gone], dtype=pl.Int64).implode()
     windows = pl.concat([old.windows.filter(~pl.col("hour").is_in(replaced)), *(a.windows for a in done)])
@@ -64,6 +67,14 @@ def refresh(
             connection.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM incoming")  # noqa: S608
             connection.unregister("incoming")
     return len(dirty)
+
+
+def _around(usage: pl.DataFrame, hours: Collection[int]) -> pl.DataFrame:
+    """Return the rows of some hours and those beside them, of usage in order of time: none of it is searched."""
+    first, last = (
+        int(usage["start"].search_sorted(t, side="left")) for t in (min(hours) - HOUR_MS, max(hours) + 2 * HOUR_MS)
+    )
+    return usage[first:last]
 
 
 def read_analysis(connection: duckdb.DuckDBPyConnection) -> Analysis:

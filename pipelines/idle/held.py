@@ -86,10 +86,12 @@ def episodes(
             gpu_ms=(pl.col("idle_ms") * pl.col("part")).sum(),
             busy=1 - pl.col("lost").sum() / pl.col("idle_ms").sum(),
             ends=pl.col("lease_end").first(),
+            over=pl.col("lease_ended").first(),
         )
     )
     end = min(within[1], reached)
-    ongoing = (pl.col("end") >= end - SLACK_MS) & (pl.col("ends") >= end - SLACK_MS)
+    over = (pl.col("over") & (pl.col("ends") <= within[1])).fill_null(value=False)
+    ongoing = (pl.col("end") >= end - SLACK_MS) & (pl.col("ends") >= end - SLACK_MS) & ~over
     return (
         joined.with_columns(ongoing=ongoing)
         .sort("gpu_ms", *key, descending=[True, False, False, False, False], nulls_last=True)
@@ -100,7 +102,9 @@ def episodes(
 def _idle_hours(usage: pl.DataFrame, leases: pl.DataFrame, analysis: Analysis, config: Config) -> pl.DataFrame:
     """grain: lease × device × hour with idle time; ``full`` where it was idle all through."""
     owners = tenancy(leases, config).select("lease", "from", "to", "tenant")
-    named = leases.select("workload", "user", "slurm_user", lease="id", work="cluster", lease_end="end")
+    named = leases.select(
+        "workload", "user", "slurm_user", lease="id", work="cluster", lease_end="end", lease_ended="ended"
+    )
     place = ["lease", "device", "instance", "hour"]
     rows = (
         usage.filter(pl.col("state") == "allocated")
@@ -112,7 +116,7 @@ def _idle_hours(usage: pl.DataFrame, leases: pl.DataFrame, analysis: Analysis, c
     )
     seen, lost = pl.col("busy_observed_ms"), pl.col("busy_observed_ms") - pl.col("busy_ppb_ms") / PPB
     sums = rows.group_by("tenant", *place).agg(
-        pl.col("node", "model", "workload", "lease_end").first(),
+        pl.col("node", "model", "workload", "lease_end", "lease_ended").first(),
         user=pl.coalesce("user", "slurm_user").first(),
         cluster=pl.col("work").first(),
         start=pl.col("start").min(),

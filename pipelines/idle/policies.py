@@ -93,7 +93,8 @@ def hits(
         spells: held.EPISODE.
     """
     end = min(within[1], leases.select(pl.col("end").max()).item() or within[1])
-    running = leases.filter((pl.col("end") >= end - SLACK_MS) & (pl.col("start") < within[1]))
+    over = (pl.col("ended") & (pl.col("end") <= within[1])).fill_null(value=False)
+    running = leases.filter((pl.col("end") >= end - SLACK_MS) & (pl.col("start") < within[1]) & ~over)
     held = {
         (cluster, workload): gpus
         for cluster, workload, gpus in running.group_by("cluster", "workload")
@@ -114,7 +115,7 @@ def _of(
     within: Interval,
 ) -> list[Hit]:
     if rule.counts == "all_gpus":
-        return [hit for key, work in works.items() if (hit := _whole(rule, key, work, within)) is not None]
+        return [hit for key, work in works.items() if (hit := _whole(rule, key, work, held, within)) is not None]
     counted = spells.filter(
         (pl.col("busy") <= float(rule.busy_at_most)) & (pl.col("idle_ms") >= int(rule.minutes * 60_000))
     )
@@ -144,10 +145,16 @@ def _gpus(rows: pl.DataFrame) -> int:
     return gpus
 
 
-def _whole(rule: ReclaimPolicy, key: tuple[str | None, str, str], work: WorkloadUse, within: Interval) -> Hit | None:
+def _whole(
+    rule: ReclaimPolicy,
+    key: tuple[str | None, str, str],
+    work: WorkloadUse,
+    held: Mapping[tuple[str, str], int],
+    within: Interval,
+) -> Hit | None:
     mean = work.held.utilization
     hours = work.held.seen / HOUR_MS  # what wasn't seen speaks against nobody
     if mean is None or mean > Fraction(rule.busy_at_most) or hours < Fraction(rule.gpu_hours):
         return None
-    since = work.start if work.end >= within[1] else None
+    since = work.start if work.end >= within[1] and (work.cluster, work.workload) in held else None
     return Hit(rule, key[0], work.cluster, work.workload, work.user, hours, 0, since, round(float(mean), 4))

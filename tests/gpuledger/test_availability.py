@@ -11,7 +11,7 @@ from gpuledger.cli import main
 
 JOBS = """\
 JobID|JobIDRaw|Account|State|Start|End|ElapsedRaw|NodeList|AllocTRES
-1|1|vision|COMPLETED|2026-10-05T10:00:00|2026-10-05T11:00:00|3600|n1|gres/gpu=3
+1|1|vision|RUNNING|2026-10-05T10:00:00|Unknown|3600|n1|gres/gpu=3
 """
 STATE = "# 2026-10-05T11:00:00Z\nNodeName=n1 Arch=x86_64\n   Gres=gpu:h100:4\n   State=IDLE\n   CfgTRES=gres/gpu=4\n"
 CONFIG = """\

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.intervals import Interval, contains, covers_all, intersect, overlaps, subtract, union
+from pipelines.intervals import Interval, contains, covers_all, cut, insert, intersect, overlaps, subtract, union
 
 SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=6)
 
@@ -37,3 +37,14 @@ def test_questions_are_answered_as_for_sets(spans: list[Interval], start: int, l
     assert contains(found, start) == (start in instants(found))
     assert overlaps(found, start, start + length) == bool(asked & instants(found))
     assert covers_all(found, start, start + length) == (asked <= instants(found))
+
+
+@given(SPANS, st.integers(0, 30), st.integers(0, 30))
+def test_one_more_and_one_less_in_place_are_what_union_and_difference_give(
+    spans: list[Interval], start: int, end: int
+) -> None:
+    more, less = union(spans), union(spans)
+    insert(more, start, end)
+    cut(less, start, end)
+    assert more == union([*spans, (start, end)])
+    assert less == subtract(union(spans), union([(start, end)]))

@@ -35,6 +35,11 @@ def job(
     return f"{number}|{number}|{account}|ada|gpu|normal|{state}|{nodes}|gres/gpu={gpus}|{note}\n"
 
 
+def still_running(number: int, begin: float, now: float, *, nodes: str = "n1", gpus: int = 1) -> str:
+    state = f"RUNNING|{clock(begin)}|Unknown|{round((now - begin) * 60)}"
+    return f"{number}|{number}|vision|ada|gpu|normal|{state}|{nodes}|gres/gpu={gpus}|\n"
+
+
 def node(name: str, *, gpus: int = 4, state: str = "IDLE", reason: str = "") -> str:
     told = f"NodeName={name} Arch=x86_64\n   Gres=gpu:h100:{gpus}\n   State={state}\n   CfgTRES=cpu=8,gres/gpu={gpus}\n"
     return told + (f"   Reason={reason}\n" if reason else "")
@@ -265,7 +270,7 @@ def test_a_summary_stands_for_samples_that_are_gone(site: Site) -> None:
 
 class TestAvailability:
     FILES: ClassVar = {
-        "sacct.txt": HEAD + job(1, 0, 60, gpus=3) + job(2, 0, 30, nodes="n2", gpus=4),
+        "sacct.txt": HEAD + still_running(1, 0, 60, gpus=3) + job(2, 0, 30, nodes="n2", gpus=4),
         "slurm_state.txt": asked(
             60, node("n1"), node("n2"), node("n3", state="DOWN", reason="x [root@2026-10-05T10:00:00]")
         ),
@@ -282,6 +287,11 @@ class TestAvailability:
         assert (h100.cards, h100.held, h100.free, h100.down) == (12, 3, 5, 4)
         assert (h100.free_whole, h100.largest_block) == (5, 4)
         assert [(b.node, b.gpus) for b in h100.blocks] == [("n2", 4), ("n1", 1)]
+
+    def test_a_job_that_ends_at_the_last_instant_holds_nothing_then(self, site: Site) -> None:
+        ends = job(1, 0, 60, gpus=3) + job(2, 0, 30, nodes="n2", gpus=4) + still_running(3, 50, 60)
+        (h100,) = free(site({**self.FILES, "sacct.txt": HEAD + ends})).models
+        assert (h100.cards, h100.held, h100.free, h100.free_whole, h100.largest_block) == (12, 1, 7, 7, 4)
 
     def test_windows_ahead_leave_out_what_is_reserved(self, site: Site) -> None:
         found = free(site(self.FILES, reservations=[self.reservation("r1", 6)]))

@@ -62,7 +62,7 @@ class Recording:
             for rank in ranks:
                 row: dict[str, Any] = dict.fromkeys(LEASE)
                 row |= {"id": f"{workload}@{rank.device}/{rank.instance}", "cluster": "c", "workload": workload}
-                rows.append(row | {"guessed": workload in self.guessed})
+                rows.append(row | {"guessed": workload in self.guessed, "start": 0, "end": 1 << 60})
         return pl.DataFrame(rows, schema=LEASE).unique("id", maintain_order=True)
 
     @property

@@ -45,7 +45,11 @@ def told(capture: Path, folder: Path) -> set[str]:
         held |= {"lease": f"{device}/{instance}", "start": start, "end": start + HOUR_MS}
         usage.append(held | {"weight_num": 1, "weight_den": 1})
         lease: dict[str, Any] = dict.fromkeys(LEASE)
-        leases.append(lease | {"id": f"{device}/{instance}", "cluster": "c", "workload": "w", "guessed": False})
+        leases.append(
+            lease
+            | {"id": f"{device}/{instance}", "cluster": "c", "workload": "w", "guessed": False}
+            | {"start": start, "end": start + HOUR_MS}
+        )
     found = analyse(hour, pl.DataFrame(usage, schema=USAGE), pl.DataFrame(leases, schema=LEASE), [start])
     return set(found.windows["cause"])
 
