@@ -98,7 +98,7 @@ def check_source(source: Source) -> Outcome:
     """Whether a source can be reached or read."""
     subject = f"source {source.kind}"
     if source.live:
-        return _check_prometheus(subject, source)
+        return _check_server(subject, source)
     path = source.path
     if not path.exists():
         return Outcome("wrong", subject, f"{path}: no such file", "mend its path in the configuration")
@@ -109,13 +109,14 @@ def check_source(source: Source) -> Outcome:
     return Outcome("ok", subject, f"{path}")
 
 
-def _check_prometheus(subject: str, source: Source) -> Outcome:
+def _check_server(subject: str, source: Source) -> Outcome:
     import httpx
 
     url = source.location
+    path = "openapi" if source.kind == "slurmrestd" else "api/v1/status/buildinfo"
     try:
         # Unsigned: this asks whether somebody is there, and holds no secret that could be sent to the wrong place.
-        answer = httpx.get(f"{url.rstrip('/')}/api/v1/status/buildinfo", timeout=PROMETHEUS_TIMEOUT_SECONDS)
+        answer = httpx.get(f"{url.rstrip('/')}/{path}", timeout=PROMETHEUS_TIMEOUT_SECONDS)
     except httpx.HTTPError as error:
         found = f"{url}: no answer ({str(error) or type(error).__name__})"
         return Outcome("wrong", subject, found, "is it up, and is the URL right?")

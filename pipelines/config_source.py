@@ -19,6 +19,7 @@ Kind = Literal[
     "sacct",
     "slurm_json",
     "slurm_state",
+    "slurmrestd",
     "kube_state",
     "allocations",
     "inventory",
@@ -40,6 +41,8 @@ _KEYS_OF: Final[Mapping[Kind, frozenset[str]]] = {
     "sacct": frozenset({"fields", "timezone", "shards_per_gpu"}),
     "slurm_json": frozenset({"shards_per_gpu"}),
     "slurm_state": frozenset({"at", "devices", "fields", "timezone", "shards_per_gpu"}),
+    "slurmrestd": frozenset({"devices", "shards_per_gpu", "since"})
+    | _SIGN_IN - {"username", "password_env", "password_file"},
     "kube_state": frozenset({"at"}) | _SIGN_IN,
     "allocations": frozenset({"timezone"}),
     "inventory": frozenset({"timezone"}),
@@ -49,7 +52,7 @@ _KEYS_OF: Final[Mapping[Kind, frozenset[str]]] = {
 
 
 class Source(Section):
-    """Where measurements or records come from; one of the first eleven keys says what it is."""
+    """Where measurements or records come from; one of the first twelve keys says what it is."""
 
     prometheus: Text | None = None
     """URL of a Prometheus, or of anything that speaks its HTTP API."""
@@ -63,6 +66,8 @@ class Source(Section):
     """Answer about jobs in JSON: of `sacct --json`, `squeue --json` or slurmrestd, also `.gz`."""
     slurm_state: Text | None = None
     """Answers of `scontrol show …`, `sacctmgr -P show …` or slurmrestd: nodes, reservations, limits, running jobs."""
+    slurmrestd: Text | None = None
+    """URL of a slurmrestd: accounting, running jobs, nodes, reservations, limits; `bearer_token_file` holds its JWT."""
     kube_state: Text | None = None
     """kube-state-metrics: URL of the Prometheus that has it, a file of exposition text, or `kubectl get -o json`."""
     allocations: Text | None = None
@@ -80,19 +85,21 @@ class Source(Section):
     fields: Names | None = None
     """sacct, slurm_state: columns of a file without a header line."""
     devices: Text | None = None
-    """slurm_state: which card a minor number is: exposition text of `gpuledger exporter`, or CSV node,minor,device."""
+    """slurm_state, slurmrestd: which card a minor number is: text of `gpuledger exporter`, or CSV node,minor,device."""
     shards_per_gpu: PositiveCount | None = None
-    """sacct, slurm_json, slurm_state: how many shards (gres/shard) a GPU has."""
+    """sacct, slurm_json, slurm_state, slurmrestd: how many shards (gres/shard) a GPU has."""
+    since: Instant | None = None
+    """slurmrestd: from when on the first pass asks for accounting; 90 days back where left out."""
     node: Text | None = None
     """acceptance: host name of the node that the tests ran on, where the file doesn't say."""
     timezone: Zone | None = None
     """Zone of the local times in sacct, slurm_state and CSV files, where it isn't this file's."""
     headers_env: Mapping[str, Text] = Field(default_factory=dict)
-    """prometheus, kube_state: HTTP header → environment variable that holds its value."""
+    """prometheus, slurmrestd, kube_state: HTTP header → environment variable that holds its value."""
     bearer_token_env: Text | None = None
-    """prometheus: environment variable that holds the bearer token."""
+    """prometheus, slurmrestd: environment variable that holds the bearer token."""
     bearer_token_file: Text | None = None
-    """prometheus: file that holds the bearer token."""
+    """prometheus, slurmrestd: file that holds the bearer token, read at each pass."""
     username: Text | None = None
     """prometheus: user of basic authentication."""
     password_env: Text | None = None
@@ -136,7 +143,7 @@ class Source(Section):
 
     @property
     def kind(self) -> Kind:
-        """Which of the eleven it is."""
+        """Which of the twelve it is."""
         return next(kind for kind in _KEYS_OF if getattr(self, kind) is not None)
 
     @property
@@ -147,7 +154,7 @@ class Source(Section):
     @property
     def live(self) -> bool:
         """Whether it is a server that is asked again and again, rather than a file."""
-        return self.kind == "prometheus" or (self.kind == "kube_state" and "://" in self.written)
+        return self.kind in ("prometheus", "slurmrestd") or (self.kind == "kube_state" and "://" in self.written)
 
     @property
     def location(self) -> str:

@@ -109,7 +109,12 @@ def _live(ledger: Ledger, source: Source, config: Config, now: datetime) -> Impo
     since = ledger.watermark(name)
     if since is not None and since >= now:
         return None
-    if source.kind == "kube_state":
+    if source.kind == "slurmrestd":
+        # It looks back by itself, and each pass is told again what the one before was.
+        batch = read(source, config, None if since is None else (since, now))
+        batch.records = ledger.new_rows("record", batch.records)
+        batch.accounting = ledger.new_rows("accounting", batch.accounting)
+    elif source.kind == "kube_state":
         # What a pod held is told anew, and longer, as long as it runs: equal runs are one.
         batch = read(source, config, None if since is None else (since - STORED_LATE, now))
     elif since is None:

@@ -122,6 +122,16 @@ class Ledger:
         ours = pl.concat([samples, theirs.clear()], how="diagonal").select(theirs.columns)
         return ours.join(theirs, on=ours.columns, how="anti", nulls_equal=True)
 
+    def new_rows(self, table: str, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return those of the rows of ``record`` or ``accounting`` that no import holds."""
+        if rows.is_empty():
+            return rows
+        columns = ", ".join(f'"{name}"' for name in rows.columns)
+        with self._connection.cursor() as cursor:
+            cursor.register("incoming", rows)
+            found = cursor.sql(f"SELECT {columns} FROM incoming EXCEPT SELECT {columns} FROM {table}").pl()  # noqa: S608
+        return conformed(found, rows.schema)
+
     def add(self, entry: Import, at: datetime, *, until: datetime | None = None) -> int:
         """Take in what a source yielded, whole or not at all.
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from exporter.errors import ConfigError, LedgerError, SourceError, UsageError, WorkError
+from pydantic import ValidationError
+
+from exporter.errors import LedgerError, SourceError, UsageError, WorkError
 from pipelines.book.reckoning import Reckoned, Reckoning
 from pipelines.config import Config, Source, load
 from pipelines.findings import merge_findings
@@ -76,11 +78,19 @@ def _because(metered: Metered) -> str:
     return f" ({found[0].count} × {found[0].detail})" if found else ""
 
 
-def import_files(config: Config, kind: str, paths: Sequence[Path], *, cluster: str | None = None) -> RunResult:
+def import_files(
+    config: Config,
+    kind: str,
+    paths: Sequence[Path],
+    *,
+    cluster: str | None = None,
+    told: Mapping[str, str] | None = None,
+) -> RunResult:
     """Load files into the ledger; the same content again changes nothing.
 
     Args:
         cluster: of the files; None: that of the configured sources of the kind, where they agree.
+        told: other keys of a source that the files don't say themselves: ``at``, ``node``.
 
     Raises:
         UsageError: the configured sources of the kind are of several clusters, and none was chosen.
@@ -91,7 +101,7 @@ def import_files(config: Config, kind: str, paths: Sequence[Path], *, cluster: s
     if cluster is None and len(clusters) > 1:
         raise UsageError(f"--cluster is missing: sources of kind {kind} are of {' and '.join(clusters)}; choose one")
     like = alike[0] if alike else None
-    sources = [_file_source(config, kind, path, like, cluster) for path in paths]
+    sources = [_file_source(config, kind, path, like, cluster, told or {}) for path in paths]
     with open_ledger(config.ledger, f"gpuledger import {kind}") as ledger:
         done = ingest(ledger, sources, config, configured=False, now=datetime.now(UTC))
         return _finish(ledger, config, done, datetime.now(UTC))
@@ -231,14 +241,23 @@ def _window(config: Config, start: datetime | None, end: datetime | None) -> Int
     return None if reporting is None else within_of(reporting)
 
 
-def _file_source(config: Config, kind: str, path: Path, like: Source | None, cluster: str | None) -> Source:
+def _file_source(
+    config: Config, kind: str, path: Path, like: Source | None, cluster: str | None, told: Mapping[str, str]
+) -> Source:
     named = cluster or (like.cluster if like else None)
     options: dict[str, object] = {"cluster": named} if named else {}
-    if like and kind == "sacct":
-        options |= {k: v for k, v in (("fields", like.fields), ("timezone", like.timezone)) if v}
+    if like:
+        # How files of this kind are to be read, of which one stands in the configuration.
+        alike = ("fields", "timezone", "shards_per_gpu", "devices")
+        options |= {key: value for key in alike if (value := getattr(like, key)) is not None}
+    options |= told
     try:
         return Source.model_validate(
             {kind: str(path.absolute()), **options}, context={"path": config.path, "zone": config.timezone}
         )
-    except ValueError as error:
-        raise ConfigError(str(path), f"can't be a {kind} source: {error}") from None
+    except ValidationError as error:
+        # What the user wrote beside the file's name; the file itself isn't looked at yet.
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"])) or str(first.get("ctx", {}).get("key", ""))
+        wrong = str(first["msg"]).removeprefix("Value error, ")
+        raise UsageError(f"import {kind.replace('_', '-')}: {key and f'--{key} '}{wrong}") from None

@@ -19,6 +19,7 @@ from pipelines.sources.prometheus import read_prometheus
 from pipelines.sources.sacct import read_sacct
 from pipelines.sources.sample_parquet import read_samples
 from pipelines.sources.slurm_json import read_slurm_json
+from pipelines.sources.slurm_rest import read_slurm_rest
 from pipelines.sources.slurm_state import read_slurm_state
 from pipelines.tables import Batch
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["read"]
 
 
-def read(  # noqa: C901, PLR0911 - one return for each kind
+def read(  # noqa: C901, PLR0911, PLR0912 - one return for each kind
     source: Source, config: Config, window: tuple[datetime, datetime] | None = None
 ) -> Batch:
     """What one source of the configuration holds.
@@ -72,6 +73,8 @@ def read(  # noqa: C901, PLR0911 - one return for each kind
                 shards_per_gpu=source.shards_per_gpu,
                 name=source.written,
             )
+        case "slurmrestd":
+            return read_slurm_rest(source, window)
         case "kube_state":
             if source.live:
                 return read_kube_live(source, window)

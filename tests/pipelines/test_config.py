@@ -291,7 +291,7 @@ BAD = {
         "currency: USD\nsources: [{cluster: a}]\n",
         (
             ":2: sources[0]: expected exactly one of prometheus, metrics, samples, sacct, slurm_json, slurm_state, "
-            "kube_state, allocations, inventory, calendar, acceptance, found none; "
+            "slurmrestd, kube_state, allocations, inventory, calendar, acceptance, found none; "
         ),
     ),
     "source of two kinds": (
