@@ -9,6 +9,7 @@ from typing import Final
 
 from pipelines.analysis.losses import ByCause
 from pipelines.classes import CLASSES, Class
+from pipelines.instants import HOUR_MS
 from pipelines.tables import Finding
 
 ZERO: Final = Fraction(0)
@@ -86,6 +87,7 @@ class TenantUse:
         fees, credits: money by reservation; `unused_fees`: of the fees, what unused hours cost.
         spent, fees_spent: usage and fees by local month (its start in ms).
         means: how busy each lease was, where it was observed.
+        out: GPU-hours that were out of use, of what it held, has reserved or owns.
     """
 
     held: Held = field(default_factory=Held)
@@ -104,6 +106,13 @@ class TenantUse:
     spent: dict[int, Fraction] = field(default_factory=dict)
     fees_spent: dict[int, Fraction] = field(default_factory=dict)
     has_reservation: bool = False
+    out: Fraction = ZERO
+
+    @property
+    def availability(self) -> Fraction | None:
+        """The share of the time in which what was meant for it could be used; None: nothing was."""
+        meant = self.held.allocated / HOUR_MS + sum(self.unused.values(), ZERO) + self.out
+        return 1 - self.out / meant if meant else None
 
 
 @dataclass

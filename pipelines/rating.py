@@ -73,6 +73,8 @@ def rate(metered: Metered, config: Config, within: Interval) -> Rated:
     for tenant in sorted(present):
         rows = held.get((tenant,), nothing)
         charges += _tenant(tenant, rows, deciding.get((tenant,), nothing), scope, tenants)
+    for tenant, hours in _out_of_use(metered.outages, within).items():
+        tenants[tenant].out = hours
     charges += _nobodys(held.get((None,), nothing), card, scope.months, tenants)
     findings += _unpriced(usage, card)
     if None in tenants and tenants[None].held.allocated:
@@ -375,6 +377,15 @@ def _nobodys(rows: pl.DataFrame, card: RateCard, months: Months, tenants: dict[s
         return []
     pieces, _ = classify(segments, [], [], quota=None, cuts=(), within=(0, 0))
     return _sum_pieces(None, tenants[None], pieces, described, {}, Contract(card, (), months), months)
+
+
+def _out_of_use(outages: pl.DataFrame, within: Interval) -> dict[str, Fraction]:
+    """Return the GPU-hours of a period that were out of use, by the tenant whom that hits."""
+    out: dict[str, Fraction] = defaultdict(Fraction)
+    hits = outages.filter(pl.col("tenant").is_not_null() & (pl.col("start") < within[1]) & (pl.col("end") > within[0]))
+    for tenant, gpus, start, end in hits.select("tenant", "gpus", "start", "end").iter_rows():
+        out[tenant] += Fraction(gpus) * (min(end, within[1]) - max(start, within[0])) / HOUR_MS
+    return out
 
 
 def _outages(outages: pl.DataFrame, tenant: str) -> list[Outage]:

@@ -110,6 +110,9 @@ class TenantReport(_Part):
     gpu_hours: GpuHours
     utilization: Ratio | None
     coverage: Ratio | None
+    availability: Ratio | None = Field(
+        None, description="1 less the share that was down or in repair, of what was held, reserved or owned"
+    )
     energy_kwh: float | None
     co2e_kg: float | None
     charges: Charges

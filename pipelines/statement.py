@@ -136,6 +136,7 @@ def _tenant(
         ),
         utilization=_maybe(held.utilization),
         coverage=_maybe(held.coverage),
+        availability=_maybe(use.availability),
         energy_kwh=_maybe(energy),
         co2e_kg=_maybe(co2e),
         charges=Charges(**{name: plain(amount) for name, amount in lines.items()}),

@@ -176,6 +176,28 @@ class TestOutages:
         (vision,) = report(site(files, reservations=[reservation]))["tenants"]
         assert vision["gpu_hours"]["allocated"] == 0.5
         assert (vision["charges"]["reservation"], vision["charges"]["credit"]) == ("2.00", "-1.00")
+        assert vision["availability"] == 0.5
+
+    def test_a_tenants_availability_is_of_what_was_meant_for_it(self, site: Site) -> None:
+        files = {
+            "inventory.csv": "node,device,model,owner\nn1,GPU-a,H100,\nn2,GPU-b,H100,web\nn3,GPU-c,H100,\n",
+            "allocations.csv": "start,end,device,tenant,workload\n"
+            f"{clock(0)}Z,{clock(60)}Z,GPU-a,vision,train\n{clock(0)}Z,{clock(30)}Z,GPU-b,web,shop\n",
+            "calendar.csv": "node,device,state,reason,from,to\n"
+            f"n2,,repair,fans,{clock(30)}Z,{clock(60)}Z\nn3,,down,power,{clock(0)}Z,{clock(60)}Z\n",
+        }
+        booked = {
+            "id": "r",
+            "tenant": "vision",
+            "gpus": 2,
+            "from": f"{clock(0)}Z",
+            "to": f"{clock(60)}Z",
+            "rate": "1.00",
+        }
+        tenants = [{"id": "vision"}, {"id": "web"}, {"id": "none"}]
+        told = report(site(files, tenants=tenants, reservations=[booked]))["tenants"]
+        # Nobody was to have n3; web owns n2, which was out for half of the time; half of vision's two GPUs were unused.
+        assert {t["tenant"]: t["availability"] for t in told} == {"vision": 1.0, "web": 0.5}
 
 
 class TestTenants:
