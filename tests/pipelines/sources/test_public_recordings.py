@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import httpx
 import polars as pl
 import pytest
 
+from exporter.errors import SourceError
+from exporter.kernel_log import parse_xid
 from pipelines.facts import Facts
 from pipelines.sources.exposition import read_exposition
 from pipelines.sources.kube_state import read_kube_state
+from pipelines.sources.prometheus.query_api import PrometheusApi
 from pipelines.sources.sacct import read_sacct
 from pipelines.sources.slurm_json import read_slurm_json
 from pipelines.sources.slurm_state import read_slurm_state
@@ -236,3 +241,28 @@ def test_nodes_know_their_cards_under_mig_and_fractions() -> None:
     for name, gpus in (("_2.9_mig_node_3_instances.yaml", 1), ("_2.9_fraction_node_1_workload.yaml", 2)):
         batch = read_kube_state(PUBLIC / "k8s" / "runai" / name, cluster="c", at=AT)
         assert Facts(batch.facts)["scheduler_node"]["gpus"].to_list() == [gpus]
+
+
+ANSWERS = sorted((PUBLIC / "prometheus_api").rglob("*.json"))
+
+
+@pytest.mark.parametrize("path", ANSWERS, ids=lambda path: path.name)
+def test_every_answer_of_prometheus_is_read_or_named_as_the_error_that_it_is(path: Path) -> None:
+    told = json.loads(path.read_text())
+    answers = httpx.MockTransport(lambda _: httpx.Response(200, content=path.read_bytes()))
+    with PrometheusApi("http://prometheus", httpx.Client(transport=answers)) as api:
+        if "result" not in told.get("data", {}):  # an error, and answers to other questions
+            with pytest.raises(SourceError, match="answered /api/v1/query with"):
+                api.query("x", AT)
+            return
+        series = api.query("x", AT)
+    assert [one["metric"] for one in series] == [one["metric"] for one in told["data"]["result"]]
+
+
+@pytest.mark.parametrize(
+    "path", sorted((PUBLIC / "xid").iterdir()) if PUBLIC.is_dir() else [], ids=lambda path: path.name
+)
+def test_every_log_is_read_and_each_xid_in_it_told(path: Path) -> None:
+    lines = path.read_text(errors="replace").splitlines()
+    found = [told for line in lines if (told := parse_xid(line)) is not None]
+    assert len(found) == sum("NVRM: Xid (" in line for line in lines)
