@@ -49,10 +49,18 @@ def stack(_context: Context) -> Board:
                       [Query(q.COVERAGE_BY_CLUSTER, "{{cluster}}")], look.RATIO, highest=1),
                 lines("Cards that answer", "Cards present.", [Query(q.PRESENT, "{{cluster}}")], look.COUNT),
             ]),
-            Row("Pipeline and Prometheus", [
+            Row("Pipeline", [
+                lines("Sources behind", "How far behind now each live source has been read.",
+                      [Query(q.LAG, "{{source}}")], look.SECONDS),
+                lines("Taken in an hour", "Samples and records that passes took in.", [Query(q.ROWS, "{{kind}}")],
+                      look.COUNT),
+                lines("Findings in an hour", "What was found wrong in what was taken in, by what it is.",
+                      [Query(q.FINDINGS, "{{code}}")], look.COUNT),
                 lines("Passes an hour", "By how they ended.", [Query(q.PASSES, "{{result}}")], look.COUNT),
                 lines("Time of a pass of the pipeline", "How long the last pass took.", [Query(q.LEDGER_PASS, "pass")],
                       look.SECONDS),
+            ]),
+            Row("Prometheus", [
                 lines("Rule evaluation", "How long GPULedger's rule groups take, and how often they fail.",
                       [Query(q.RULES, "{{rule_group}}"), Query(q.RULE_FAILURES, "failures in an hour")], look.SECONDS),
                 lines("Series in Prometheus", "Series in memory.", [Query(q.SERIES, "series")], look.COUNT),

@@ -27,6 +27,9 @@ COVERAGE_BY_CLUSTER: Final = f"min by (cluster) ({COVERAGE}{{{CLUSTER}}})"
 PRESENT: Final = f"sum by (cluster) ({NODE_PRESENT}{_ON})"
 LEDGER_PASS: Final = f"max({PREFIX}pipeline_last_pass_duration_seconds)"
 PASSES: Final = f"sum by (result) (rate({PREFIX}pipeline_passes_total[$__rate_interval])) * 3600"
+LAG: Final = f"max by (source) ({PREFIX}pipeline_watermark_lag_seconds)"
+ROWS: Final = f"sum by (kind) (rate({PREFIX}pipeline_rows_total[$__rate_interval])) * 3600"
+FINDINGS: Final = f"sum by (code) (increase({PREFIX}pipeline_findings_total[1h])) > 0"
 RULES: Final = 'max by (rule_group) (prometheus_rule_group_last_duration_seconds{rule_group=~".*gpuledger.*"})'
 RULE_FAILURES: Final = 'sum(increase(prometheus_rule_evaluation_failures_total{rule_group=~".*gpuledger.*"}[1h]))'
 SERIES: Final = "max(prometheus_tsdb_head_series)"

@@ -38,6 +38,9 @@ _PIPELINE: Final = {
     "pipeline_passes_total": {"result"},
     "pipeline_last_success_timestamp_seconds": set[str](),
     "pipeline_last_pass_duration_seconds": set[str](),
+    "pipeline_rows_total": {"kind"},
+    "pipeline_findings_total": {"code"},
+    "pipeline_watermark_lag_seconds": {"source"},
 }
 _ALERT: Final = frozenset({"alertname", "alertstate", "severity", "audience", "tenant"}) | _DEVICE | {"cluster"}
 # Prometheus's own, as far as the boards read them.

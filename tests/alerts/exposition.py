@@ -168,6 +168,11 @@ def _pipeline(times: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
     every = times.with_columns(value=(pl.col("seconds") // 300) * 300, **labels)
     yield "gpuledger_pipeline_last_success_timestamp_seconds", every
     yield "gpuledger_pipeline_last_pass_duration_seconds", every.with_columns(value=pl.lit(4.2))
+    yield "gpuledger_pipeline_watermark_lag_seconds", every.with_columns(value=pl.lit(310.0), l_source=pl.lit("prod"))
+    for kind in ("samples", "records"):
+        yield "gpuledger_pipeline_rows_total", every.with_columns(value=pl.col("seconds") * 4, l_kind=pl.lit(kind))
+    stale = every.with_columns(value=pl.col("seconds") // 600, l_code=pl.lit("stale_series"))
+    yield "gpuledger_pipeline_findings_total", stale
     for result in ("done", "failed"):
         value = pl.col("seconds") // 300 if result == "done" else pl.lit(0.0)
         yield "gpuledger_pipeline_passes_total", every.with_columns(value=value, l_result=pl.lit(result))

@@ -63,6 +63,9 @@ MAY_BE_EMPTY["dcgm"] = MAY_BE_EMPTY["ours"] | {
     "gpuledger-stack: Unresolved devices A": OURS_ALONE,
     "gpuledger-stack: Passes an hour A": PIPELINE,
     "gpuledger-stack: Time of a pass of the pipeline A": PIPELINE,
+    "gpuledger-stack: Sources behind A": PIPELINE,
+    "gpuledger-stack: Taken in an hour A": PIPELINE,
+    "gpuledger-stack: Findings in an hour A": PIPELINE,
 }
 
 
