@@ -76,3 +76,12 @@ def test_a_job_that_waits_in_two_partitions_is_one_and_holds_nothing(tmp_path: P
     (tmp_path / "queue.txt").write_text("# 2026-10-05T01:00:00Z\n" + text)
     batch = read_slurm_state(tmp_path / "queue.txt", cluster="c", zone=ZoneInfo("UTC"))
     assert batch.records.select("workload", "gpus").rows() == [("2", "1")]
+
+
+def test_columns_that_a_long_name_ran_into_are_counted_and_not_guessed(tmp_path: Path) -> None:
+    # `sinfo -O` without separators: a node's name of 21 characters stands glued to its memory.
+    text = "NODELIST            MEMORY  GRES\ngpu-node-rack0000017a193000  gpu:h100:8\n"
+    (tmp_path / "nodes.txt").write_text("# 2026-10-05T01:00:00Z\n" + text)
+    batch = read_slurm_state(tmp_path / "nodes.txt", cluster="c", zone=ZoneInfo("UTC"))
+    assert [(finding.code, finding.count) for finding in batch.findings] == [("bad_line", 2)]
+    assert not any(table.height for table in batch.facts.values())
