@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Final
 
@@ -163,9 +163,9 @@ def run(args: argparse.Namespace) -> int:
     if not args.once and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to read again
     builders = _builders(args)
-    bound = frozenset if args.fake else cards_of_the_driver
+    backend, bound = _backend(args)
     sampler = Sampler(
-        _backend(args),
+        backend,
         _adapters(args, node),
         node=node,
         interval=args.interval,
@@ -256,26 +256,30 @@ def _builders(args: argparse.Namespace) -> list[Builder]:
     return builders
 
 
-def _backend(args: argparse.Namespace) -> Backend:
+def _backend(args: argparse.Namespace) -> tuple[Backend, Callable[[], Collection[str]]]:
+    """What reads the cards, and what knows which cards the kernel driver is bound to."""
     from exporter.nvml import NvmlBackend  # noqa: PLC0415  bindings take a tenth of a second to import
 
     if args.fake:
         from exporter.fake_nvml import FakeNvml  # noqa: PLC0415
         from exporter.fleet_file import load_fleet  # noqa: PLC0415
 
-        return NvmlBackend(FakeNvml(load_fleet(args.fake)))
+        fleet = load_fleet(args.fake)
+        return NvmlBackend(FakeNvml(fleet)), lambda: {card.pci_bus_id for card in fleet.cards}
     if args.backend != "nvml":
         from exporter.dcgm import DcgmBackend  # noqa: PLC0415
 
         try:
-            return DcgmBackend.connect(args.dcgm_address, interval=args.interval, follow_pcie=args.follow_pcie)
+            found = DcgmBackend.connect(args.dcgm_address, interval=args.interval, follow_pcie=args.follow_pcie)
         except BackendError as error:
             # Somebody who gave an address, or has a host engine, wants to know why it isn't used.
             if args.backend == "dcgm" or args.dcgm_address:
                 raise
             silent = isinstance(error.__cause__, ConnectionRefusedError)
             _LOG.log(logging.INFO if silent else logging.WARNING, "%s: reading NVML", error)
-    return NvmlBackend(follow_pcie=args.follow_pcie)
+        else:
+            return found, cards_of_the_driver
+    return NvmlBackend(follow_pcie=args.follow_pcie), cards_of_the_driver
 
 
 def _adapters(args: argparse.Namespace, node: str) -> list[Adapter]:

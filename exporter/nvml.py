@@ -7,7 +7,8 @@ import ctypes
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import pynvml
@@ -16,6 +17,7 @@ from exporter.devices import BackendError, Device, GpuInstance, MigDevice, Readi
 from exporter.nvml_fields import Unwrappers, unwrappers
 from exporter.nvml_probe import CardProbe
 from exporter.pcie_follower import PcieFollower
+from exporter.watched import Watched
 
 _XID_CRITICAL: Final = 8
 _NO_INSTANCE: Final = 0xFFFFFFFF
@@ -47,6 +49,7 @@ class NvmlBackend:
         self._lock = threading.Lock()
         # Held while a thread waits for events: the library must not be shut down, nor the set freed, under it.
         self._waiting = threading.Lock()
+        self._describers: dict[int, Watched[tuple[Any, Device]]] = {}
         self.driver_version = ""
         self._start()
 
@@ -65,12 +68,7 @@ class NvmlBackend:
         except pynvml.NVMLError as error:
             raise BackendError(f"NVML: {error}", restart=_replaced(error)) from error
         devices, handles = [], {}
-        for index in range(count):
-            try:
-                handle = self._api.nvmlDeviceGetHandleByIndex(index)
-                device = self._describe(index, handle)
-            except pynvml.NVMLError:
-                continue
+        for handle, device in self._described(count):
             devices.append(device)
             handles[device.uuid] = handle
         with self._lock:
@@ -79,10 +77,26 @@ class NvmlBackend:
         self._listen(handles)
         return devices
 
-    def _describe(self, index: int, handle: Any) -> Device:
+    def _described(self, count: int) -> Iterator[tuple[Any, Device]]:
+        """Ask every card at once, each in a thread of its own: one that hangs hides no other.
+
+        It stays as it was last described, if it ever was.
+        """
+        workers = [self._describers.setdefault(index, Watched(f"describe-{index}")) for index in range(count)]
+        asked = [worker.start(partial(self._describe, index)) for index, worker in enumerate(workers)]
+        end = time.monotonic() + _PATIENCE_SECONDS
+        for worker, started in zip(workers, asked, strict=True):
+            if started and worker.wait(end - time.monotonic()) and worker.error is not None:
+                if not isinstance(worker.error, pynvml.NVMLError):
+                    raise worker.error
+            elif worker.value is not None:
+                yield worker.value
+
+    def _describe(self, index: int) -> tuple[Any, Device]:
         api = self._api
+        handle = api.nvmlDeviceGetHandleByIndex(index)
         mig = _or_none(lambda: api.nvmlDeviceGetMigMode(handle)[0]) == 1
-        return Device(
+        return handle, Device(
             uuid=_text(api.nvmlDeviceGetUUID(handle)),
             index=index,
             minor=_or_none(lambda: int(api.nvmlDeviceGetMinorNumber(handle))),
@@ -196,13 +210,17 @@ class NvmlBackend:
         return _or_none(lambda: _text(self._api.nvmlDeviceGetUUID(handle)))
 
     def reopen(self) -> None:
-        """Start the driver library afresh, so that a card that came back is seen."""
+        """Start the driver library afresh, so that a card that came back is seen; not while a call hangs in it."""
+        if any(worker.busy_since is not None for worker in self._describers.values()):
+            return
         if not self._close():
             raise BackendError("NVML: a wait for events hangs, so the library can't be started afresh")
         self._start()
 
     def close(self) -> None:
         """Release the library, unless a call hangs in it."""
+        for worker in self._describers.values():
+            worker.close()
         self._close()
 
     def _close(self) -> bool:

@@ -263,13 +263,14 @@ class Sampler:
                 sources.append(Source(adapter.name, claims.claims, adapter.evidence, claims.slots))
         shares, conflicts = settle(sources, identities)
         cards = [self._card(device, states[device.uuid], now) for device in self._sorted()]
-        good = self._discovery.error is None and (not cards or any(card.up for card in cards))
+        found = self._discovery.error is None and self._discovery.finished_at is not None
+        good = found and (not cards or any(card.up for card in cards))
         self._passes += 1
         self._failed_passes += not good
         return Snapshot(
             node=self.node,
             backend=self.backend.name,
-            backend_up=self._discovery.error is None and self._discovery.finished_at is not None and self.backend.up,
+            backend_up=found and self.backend.up,
             driver_version=self.backend.driver_version,
             cards=cards,
             expected=max(len(self._known), len(self._bound())) if self._expected is None else self._expected,

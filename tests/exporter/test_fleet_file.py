@@ -152,3 +152,30 @@ def test_a_hanging_call_ends_with_its_fault(
     (reader,) = sampler._readers.values()
     assert reader.wait(5)  # the call came back by itself
     assert [card.state for card in sampler.run_pass().cards] == ["up"]
+
+
+def test_a_card_that_hangs_from_the_start_hides_no_other(
+    fleet_backend: MakeBackend, make_sampler: MakeSampler, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("exporter.nvml._PATIENCE_SECONDS", 0.1)
+    hanging = {"uuid": "GPU-b", "faults": [{"kind": "hang", "for": 60}]}
+    backend, driver = fleet_backend({"uuid": "GPU-a"}, hanging)
+    sampler = make_sampler(backend)
+    snapshot = sampler.run_pass()
+    assert [(card.device.uuid, card.state) for card in snapshot.cards] == [("GPU-a", "up")]
+    assert snapshot.good
+    clock.now += 120
+    for worker in backend._describers.values():
+        assert worker.wait(5)
+    assert driver.fleet.cards[1].seconds > 60
+    assert [(card.device.uuid, card.state) for card in sampler.run_pass().cards] == [("GPU-a", "up"), ("GPU-b", "up")]
+
+
+def test_a_node_of_which_nothing_is_known_is_not_ready(
+    fleet_backend: MakeBackend, make_sampler: MakeSampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend, driver = fleet_backend({})
+    monkeypatch.setattr(driver, "nvmlDeviceGetCount", driver._released.wait)
+    snapshot = make_sampler(backend, deadline=0.05).run_pass()
+    driver.release()
+    assert (snapshot.good, snapshot.backend_up, snapshot.failed_passes) == (False, False, 1)

@@ -186,3 +186,12 @@ def test_sighup_reads_the_web_configuration_again(fleet: Path, tmp_path: Path) -
         process.send_signal(signal.SIGTERM)
     assert process.wait(10) == 0
     process.stderr.close()
+
+
+def test_a_pretended_card_that_is_lost_is_expected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text("gpus: [{model: Tesla T4, faults: [{kind: lost}]}, {model: Tesla T4}]\n")
+    assert main(["--fake", str(path), "--once", "--node-name", "n"]) == 0
+    out = capsys.readouterr().out
+    assert 'gpuledger_devices_expected{node="n"} 2\n' in out
+    assert 'gpuledger_devices_present{node="n"} 1\n' in out
