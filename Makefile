@@ -4,6 +4,7 @@
 help:
 	@echo 'make demo [ARGS=--no-serve]   replay the demo fleet, print where the money went, serve the app on loopback'
 	@echo 'make test [ARGS=tests/app]    the whole test suite'
+	@echo 'make test-crash               kill the pipeline 200 times, against a real Prometheus (apt-get install prometheus)'
 	@echo 'make test-grafana             boards against the types of Grafana 11 to 13 (npm)'
 	@echo 'make test-slurm               the ledger against a real Slurm on loopback (Debian packages)'
 	@echo 'make lint                     ruff and mypy'
@@ -16,6 +17,10 @@ demo:
 test:
 	@scripts/setup test
 	@.venv/bin/python -m pytest $(ARGS)
+
+test-crash:
+	@scripts/setup test
+	@GPULEDGER_CRASHES=200 .venv/bin/python -m pytest tests/end_to_end/test_crashes.py $(ARGS)
 
 test-grafana:
 	@scripts/setup test

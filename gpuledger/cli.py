@@ -39,6 +39,7 @@ COMMANDS: Final = {
     "adjust": "credit, reprice or reverse, booked in the open month",
     "whatif": "the same usage under another configuration, as a difference per tenant",
     "verify": "prove that the book is as it was closed",
+    "lake": "list, verify, compact and prune the samples behind the ledger",
     "simulate": "make a simulated fleet with its ground truth, as a replay directory",
     "app": "serve the web app",
     "dashboards": "build and lint Grafana boards",

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
-from typing import Final
-
-import polars as pl
 
 from exporter.errors import SourceError
 from pipelines.config import Config, Source
 from pipelines.ledger import Import, Ledger
+from pipelines.live import windows
 from pipelines.sources import read
 from pipelines.tables import Batch
-
-STORED_LATE: Final = timedelta(minutes=10)
-"""How far back a live source is asked again: a scrape is stamped when it starts and stored when it has ended, up to
-its timeout later, and remote writers lag behind by minutes."""
 
 
 @dataclass
@@ -33,13 +27,17 @@ class Ingested:
     records: int = 0
     findings: dict[str, int] = field(default_factory=dict)
 
-    def count(self, entry: Import, samples: int) -> None:
-        """Count one import, which had so many samples."""
-        self.sources += 1
+    def count(self, entry: Import, samples: int, *, again: bool = False) -> None:
+        """Count one import, which had so many samples; `again`: of a source that was counted already."""
+        self.sources += not again
         self.samples += samples
         self.records += entry.batch.records.height + entry.batch.inventory.height
         for finding in entry.batch.findings:
             self.findings[finding.code] = self.findings.get(finding.code, 0) + finding.count
+
+
+Progress = Callable[[str, datetime], None]
+"""Told after each window of a live source: its name, and until when it is read."""
 
 
 def ingest(
@@ -50,47 +48,74 @@ def ingest(
     configured: bool,
     now: datetime,
     failed: list[SourceError] | None = None,
+    progress: Progress | None = None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Ingested:
     """Read what is new of each source into the ledger.
 
     Args:
         failed: takes the errors of sources that can't be read, and the others are read all the same; None: the first
             such error is raised.
+        stopped: asked between windows and sources; what is left is the next pass's.
 
     Raises:
         SourceError: a source can't be read; those before it are in.
     """
     done = Ingested()
     for source in sources:
+        if stopped():
+            break
         try:
-            entry, until = _new(ledger, source, config, configured=configured, now=now)
-            samples = ledger.add(entry, now, until=until) if entry is not None else 0
+            if source.live:
+                new = _follow(ledger, source, config, now, done, progress, stopped)
+            else:
+                new = _take_in(ledger, source, config, now, done, configured=configured)
         except SourceError as error:
             if failed is None:
                 raise
             failed.append(error)
             continue
-        if entry is None:
-            done.unchanged += 1
-            continue
-        done.count(entry, samples)
+        done.unchanged += not new
     return done
 
 
-def _new(
-    ledger: Ledger, source: Source, config: Config, *, configured: bool, now: datetime
-) -> tuple[Import | None, datetime | None]:
-    """Return what a source holds that the ledger doesn't, None where there is nothing, and its new watermark."""
-    if source.live:
-        return _live(ledger, source, config, now), now
+def _follow(
+    ledger: Ledger,
+    source: Source,
+    config: Config,
+    now: datetime,
+    done: Ingested,
+    progress: Progress | None,
+    stopped: Callable[[], bool],
+) -> bool:
+    """Take in what a live source has stored since, window by window; return whether there was anything."""
+    any_new = False
+    for window in windows(ledger, source, config, now):
+        samples = ledger.follow(window, now)
+        if window.entry is not None:
+            done.count(window.entry, samples, again=any_new)
+            any_new = True
+        if progress is not None:
+            progress(window.source, window.until)
+        if stopped():
+            break
+    return any_new
+
+
+def _take_in(
+    ledger: Ledger, source: Source, config: Config, now: datetime, done: Ingested, *, configured: bool
+) -> bool:
+    """Take in a file's content that the ledger doesn't know yet; return whether it was new."""
     import_id = content_id(source, config)
     known = ledger.is_newest(import_id, source.kind, source.written) if configured else ledger.knows(import_id)
     if known:
-        return None, None
+        return False
     batch = read(source, config)
     if not configured:
         _refuse_another_kind(source, batch)
-    return Import(import_id, source.kind, source.written, configured, batch), None
+    entry = Import(import_id, source.kind, source.written, configured, batch)
+    done.count(entry, ledger.add(entry, now))
+    return True
 
 
 def _refuse_another_kind(source: Source, batch: Batch) -> None:
@@ -100,36 +125,6 @@ def _refuse_another_kind(source: Source, batch: Batch) -> None:
     if empty and not batch.facts and bad:
         kind = source.kind.replace("_", "-")
         raise SourceError(bad[0].detail, f"nothing of it can be read as {kind}", "import it as what it is")
-
-
-def _live(ledger: Ledger, source: Source, config: Config, now: datetime) -> Import | None:
-    """Read what a live source has stored since it was read last."""
-    # One server may be asked for GPUs' metrics and for the state of Kubernetes.
-    name = source.written if source.kind == "prometheus" else f"{source.kind} {source.written}"
-    since = ledger.watermark(name)
-    if since is not None and since >= now:
-        return None
-    if source.kind == "slurmrestd":
-        # It looks back by itself, and each pass is told again what the one before was.
-        batch = read(source, config, None if since is None else (since, now))
-        batch.records = ledger.new_rows("record", batch.records)
-        batch.accounting = ledger.new_rows("accounting", batch.accounting)
-    elif source.kind == "kube_state":
-        # What a pod held is told anew, and longer, as long as it runs: equal runs are one.
-        batch = read(source, config, None if since is None else (since - STORED_LATE, now))
-    elif since is None:
-        batch = read(source, config)
-        # The whole store was read; what is stamped later than now belongs to the next pass.
-        batch.samples = batch.samples.filter(pl.col("time") < now)
-    else:
-        batch = read(source, config, (since, now))
-        late = ledger.unseen(read(source, config, (since - STORED_LATE, since)).samples, source.written)
-        batch.samples = pl.concat([batch.samples, late], how="diagonal")
-    if batch.samples.is_empty() and batch.records.is_empty() and not batch.facts and not batch.findings:
-        return None
-    window = f"{name} {since.isoformat() if since else 'start'} {now.isoformat()}"
-    import_id = hashlib.sha256(f"{window}\0{source.cluster}".encode()).hexdigest()
-    return Import(import_id, source.kind, name, True, batch)
 
 
 def content_id(source: Source, config: Config) -> str:

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import quote
@@ -63,12 +63,44 @@ def _folder_name(cluster: str) -> str:
     return name if len(name) <= 200 else f"{name[:180]}-{hashlib.sha256(cluster.encode()).hexdigest()[:16]}"
 
 
+def merge(folder: Path, cluster: str, day: date, paths: Sequence[str]) -> str:
+    """Write the samples of listed parts of one cluster and day as one, and return its path.
+
+    Raises:
+        LedgerError: a part is missing or damaged, or the disk is full; the parts stay as they are.
+    """
+    relative = f"cluster={_folder_name(cluster)}/day={day}"
+    return _write_file(folder, relative, lambda target: _write_tables(target, read(folder, paths)))
+
+
+def _write_tables(target: Path, tables: Iterator[pl.DataFrame]) -> None:
+    """Write tables of consecutive cards, one after the other: memory doesn't follow the day."""
+    parts = []
+    for number, table in enumerate(tables):
+        parts.append(target.with_name(f"{target.name}.{number}"))
+        table.sort(ORDER, nulls_last=False, maintain_order=True).write_parquet(parts[-1], compression="lz4")
+    try:
+        together = pl.concat([_scan(part) for part in parts], how="diagonal")
+        together.sink_parquet(target, compression="zstd", statistics=True, row_group_size=ROW_GROUP)
+    finally:
+        for part in parts:
+            part.unlink()
+
+
 def _write_part(folder: Path, relative: str, rows: pl.DataFrame) -> str:
+    def write_rows(target: Path) -> None:
+        rows.write_parquet(target, compression="zstd", statistics=True, row_group_size=ROW_GROUP)
+
+    return _write_file(folder, relative, write_rows, int(rows.estimated_size()))
+
+
+def _write_file(folder: Path, relative: str, write_to: Callable[[Path], None], size: int = 0) -> str:
+    """Write a part under a name made of its content; it has that name only once it is whole and on the disk."""
     target = folder / relative
     temporary = target / ".part.tmp"  # one writer holds the ledger; a killed one's leavings are written over
     try:
         target.mkdir(parents=True, exist_ok=True)
-        rows.write_parquet(temporary, compression="zstd", statistics=True, row_group_size=ROW_GROUP)
+        write_to(temporary)
         with temporary.open("rb") as written:
             name = hashlib.file_digest(written, "sha256").hexdigest()[:20]
             os.fsync(written.fileno())
@@ -78,7 +110,7 @@ def _write_part(folder: Path, relative: str, rows: pl.DataFrame) -> str:
         with suppress(OSError):
             temporary.unlink()
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        if isinstance(error, pl.exceptions.PolarsError) and shutil.disk_usage(folder).free < rows.estimated_size():
+        if isinstance(error, pl.exceptions.PolarsError) and shutil.disk_usage(folder).free < size:
             reason = os.strerror(errno.ENOSPC)  # polars doesn't say
         raise LedgerError(
             f"{target}: can't be written: {reason}; nothing was changed; free space or mend the permissions"
@@ -176,6 +208,16 @@ def between(folder: Path, paths: Sequence[str], columns: Sequence[str], start: i
         return part.filter(inside).select(c for c in part.collect_schema().names() if c in wanted).collect()
 
     return pl.concat([pl.DataFrame(), *_each(folder, paths, some)], how="diagonal")
+
+
+def newest(folder: Path, paths: Sequence[str]) -> datetime | None:
+    """Return the time of the newest sample of listed parts; None: there is none.
+
+    Raises:
+        LedgerError: a listed part is missing or damaged.
+    """
+    found = _each(folder, paths, lambda file: _scan(file).select(pl.col("time").max()).collect().item())
+    return max((time for time in found if time is not None), default=None)
 
 
 def hours(folder: Path, paths: Sequence[str]) -> set[int]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import duckdb
 import polars as pl
@@ -19,10 +20,14 @@ from pipelines import fact_store, fleet_state, import_log, lake, memory, store
 from pipelines.analysis.measured import overruled
 from pipelines.analysis.stage import read_analysis, refresh
 from pipelines.findings import FINDING, dated, finding_table, findings_of
+from pipelines.instants import from_ms
 from pipelines.intervals import Interval
 from pipelines.metering import LEASE, OUTAGE, Inputs, Memory, Metered, Remade
 from pipelines.rollup import USAGE, usage_order
 from pipelines.tables import ACCOUNTING, INVENTORY, RECORD, Batch, Finding, conformed
+
+if TYPE_CHECKING:
+    from pipelines.live import Window
 
 LEDGER_NAME: Final = "ledger.duckdb"
 LAKE_NAME: Final = "lake"
@@ -80,6 +85,17 @@ class Import:
     batch: Batch
 
 
+@dataclass(frozen=True)
+class Listed:
+    """A part of the lake as far as one import filled it."""
+
+    cluster: str
+    day: date
+    path: str
+    rows: int
+    source: str
+
+
 class Ledger:
     """An open, held ledger. Use `open_ledger`."""
 
@@ -106,19 +122,50 @@ class Ledger:
         found = self._connection.execute("SELECT max(until) FROM watermark WHERE source = ?", [source]).fetchone()
         return found[0] if found else None
 
+    def watermarks(self) -> dict[str, datetime]:
+        """Return until when each live source was read."""
+        rows = self._connection.execute("SELECT source, max(until) FROM watermark GROUP BY source").fetchall()
+        return dict(rows)
+
+    def newest(self, source: str) -> datetime | None:
+        """Return the time of a source's newest sample; None: it has none."""
+        rows = self._connection.execute(
+            "SELECT DISTINCT path FROM lake_part JOIN imported ON id = import_id WHERE source = ?"
+            " AND day = (SELECT max(day) FROM lake_part JOIN imported ON id = import_id WHERE source = ?)",
+            [source, source],
+        ).fetchall()
+        return lake.newest(self.folder / LAKE_NAME, [path for (path,) in rows])
+
+    def holes(self, source: str) -> list[Interval]:
+        """Return where a live source had stored nothing and is asked again, in ms."""
+        rows = self._connection.execute('SELECT "start", "end" FROM hole WHERE source = ? ORDER BY ALL', [source])
+        return rows.fetchall()
+
+    def follow(self, window: Window, at: datetime) -> int:
+        """Take in a window of a live source with its watermark, whole or not at all; return its samples."""
+        with store.transaction(self._connection):
+            samples = 0 if window.entry is None else self._add(window.entry, at)
+            con = self._connection
+            con.execute("DELETE FROM watermark WHERE source = ?", [window.source])
+            con.execute("INSERT INTO watermark VALUES (?, ?)", [window.source, window.until])
+            con.execute("DELETE FROM hole WHERE source = ?", [window.source])
+            for start, end in window.holes:
+                con.execute("INSERT INTO hole VALUES (?, ?, ?)", [window.source, start, end])
+        return samples
+
     def unseen(self, samples: pl.DataFrame, source: str) -> pl.DataFrame:
         """Return those of a source's samples that no import of it holds."""
         if samples.is_empty():
             return samples
-        first = samples["time"].min()
+        times = samples["time"].dt.epoch("ms").sort()
         paths = self._connection.execute(
             "SELECT DISTINCT path FROM lake_part JOIN imported ON id = import_id"
-            " WHERE source = ? AND day >= CAST(? AS DATE) ORDER BY path",
-            [source, first],
+            " WHERE source = ? AND day BETWEEN CAST(? AS DATE) AND CAST(? AS DATE) ORDER BY path",
+            [source, from_ms(times[0]), from_ms(times[-1])],
         ).fetchall()
-        parts = lake.read(self.folder / LAKE_NAME, [path for (path,) in paths])
-        stored = (part.filter(pl.col("time") >= first) for part in parts)
-        theirs = pl.concat([samples.clear(), *stored], how="diagonal")
+        folder = self.folder / LAKE_NAME
+        stored = lake.between(folder, [path for (path,) in paths], samples.columns, times[0], times[-1] + 1)
+        theirs = pl.concat([samples.clear(), stored], how="diagonal")
         ours = pl.concat([samples, theirs.clear()], how="diagonal").select(theirs.columns)
         return ours.join(theirs, on=ours.columns, how="anti", nulls_equal=True)
 
@@ -132,42 +179,38 @@ class Ledger:
             found = cursor.sql(f"SELECT {columns} FROM incoming EXCEPT SELECT {columns} FROM {table}").pl()  # noqa: S608
         return conformed(found, rows.schema)
 
-    def add(self, entry: Import, at: datetime, *, until: datetime | None = None) -> int:
-        """Take in what a source yielded, whole or not at all.
+    def add(self, entry: Import, at: datetime) -> int:
+        """Take in what a source yielded, whole or not at all; return how many samples that was.
 
         Args:
             at: now.
-            until: watermark of a live source, set in the same transaction.
-
-        Returns:
-            how many samples that was.
 
         Raises:
             SourceError: what is left of a large source can't be read.
         """
+        with store.transaction(self._connection):
+            return self._add(entry, at)
+
+    def _add(self, entry: Import, at: datetime) -> int:
         tables = (t for t in chain([entry.batch.samples], entry.batch.more) if t.height)
         parts = [part for table in tables for part in lake.write(self.folder / LAKE_NAME, table)]
         con = self._connection
-        with store.transaction(con):
-            for table in ("imported", "lake_part", "import_finding", "record", "accounting", "inventory"):
-                con.execute(f"DELETE FROM {table} WHERE {'id' if table == 'imported' else 'import_id'} = ?", [entry.id])  # noqa: S608
+        for table in ("imported", "lake_part", "import_finding", "record", "accounting", "inventory"):
+            con.execute(f"DELETE FROM {table} WHERE {'id' if table == 'imported' else 'import_id'} = ?", [entry.id])  # noqa: S608
+        con.execute(
+            "INSERT INTO imported SELECT ?, ?, ?, ?, coalesce(max(sequence), 0) + 1, ? FROM imported",
+            [entry.id, entry.kind, entry.source, entry.configured, at],
+        )
+        for part in parts:
             con.execute(
-                "INSERT INTO imported SELECT ?, ?, ?, ?, coalesce(max(sequence), 0) + 1, ? FROM imported",
-                [entry.id, entry.kind, entry.source, entry.configured, at],
+                "INSERT INTO lake_part VALUES (?, ?, ?, ?, ?)",
+                [entry.id, part.cluster, part.day, part.path, part.rows],
             )
-            for part in parts:
-                con.execute(
-                    "INSERT INTO lake_part VALUES (?, ?, ?, ?, ?)",
-                    [entry.id, part.cluster, part.day, part.path, part.rows],
-                )
-            self._insert("import_finding", finding_table(dated(entry.batch)), entry.id)
-            self._insert("record", _numbered(entry.batch.records, RECORD), entry.id)
-            self._insert("accounting", entry.batch.accounting, entry.id)
-            self._insert("inventory", entry.batch.inventory, entry.id)
-            fact_store.replace(con, entry.id, entry.batch.facts)
-            if until is not None:
-                con.execute("DELETE FROM watermark WHERE source = ?", [entry.source])
-                con.execute("INSERT INTO watermark VALUES (?, ?)", [entry.source, until])
+        self._insert("import_finding", finding_table(dated(entry.batch)), entry.id)
+        self._insert("record", _numbered(entry.batch.records, RECORD), entry.id)
+        self._insert("accounting", entry.batch.accounting, entry.id)
+        self._insert("inventory", entry.batch.inventory, entry.id)
+        fact_store.replace(con, entry.id, entry.batch.facts)
         return sum(part.rows for part in parts)
 
     def _insert(self, table: str, rows: pl.DataFrame, import_id: str) -> None:
@@ -199,6 +242,42 @@ class Ledger:
             f"SELECT DISTINCT path FROM lake_part WHERE import_id IN ({_ACTIVE_IMPORTS}) ORDER BY path"  # noqa: S608
         ).fetchall()
         return [path for (path,) in rows]
+
+    def parts(self) -> list[Listed]:
+        """Return all parts of the lake, each once for every import that has samples in it."""
+        rows = self._connection.execute(
+            "SELECT cluster, day, path, sample_rows, source FROM lake_part JOIN imported ON id = import_id ORDER BY ALL"
+        ).fetchall()
+        return [Listed(*row) for row in rows]
+
+    def replace_parts(self, paths: Sequence[str], path: str) -> None:
+        """Let one part of the lake stand for others, which hold the same samples.
+
+        What knew only some of them doesn't know the one: a stage that hasn't read all of it must read it.
+        """
+        con = self._connection
+        with store.transaction(con):
+            for table in self._naming_parts():
+                named = f"FROM {table} WHERE path IN (SELECT unnest(?))"
+                ((known,),) = con.execute(f"SELECT count(DISTINCT path) {named}", [list(paths)]).fetchall()
+                if known < len(paths):
+                    con.execute(f"DELETE {named}", [list(paths)])
+                else:
+                    con.execute(f"UPDATE {table} SET path = ? WHERE path IN (SELECT unnest(?))", [path, list(paths)])  # noqa: S608
+
+    def forget_parts(self, paths: Sequence[str], until: date) -> None:
+        """List parts of the lake no more, all of them of days before `until`; what was made from them stays."""
+        with store.transaction(self._connection):
+            self._connection.execute("INSERT INTO pruned SELECT epoch_ms(?::DATE)", [until])
+            for table in self._naming_parts():
+                self._connection.execute(f"DELETE FROM {table} WHERE path IN (SELECT unnest(?))", [list(paths)])  # noqa: S608
+
+    def _naming_parts(self) -> list[str]:
+        """Return the tables that name parts of the lake."""
+        rows = self._connection.execute(
+            "SELECT table_name FROM duckdb_columns() WHERE column_name = 'path' AND NOT internal ORDER BY table_name"
+        ).fetchall()
+        return [name for (name,) in rows]
 
     def _table(self, query: str, schema: dict[str, pl.DataType]) -> pl.DataFrame:
         rows: pl.DataFrame = self._connection.sql(query).pl()
@@ -270,7 +349,8 @@ class Ledger:
     def basis(self, config_hash: str) -> str:
         """Return a name of what the stages are made from: the imports that count, a configuration, this program."""
         rows = self._connection.execute(f"{_ACTIVE_IMPORTS} ORDER BY id").fetchall()
-        return f"{STAGES}:{config_hash}:{','.join(row[0] for row in rows)}"
+        imports = hashlib.sha256(",".join(row[0] for row in rows).encode()).hexdigest()
+        return f"{STAGES}:{config_hash}:{imports}"
 
     def metered(self) -> Metered | None:
         """Return the stages as last stored."""

@@ -41,7 +41,9 @@ class Look:
     seams: pl.DataFrame
 
 
-def look_again(kept: Tables, dirty: pl.DataFrame, read: Read, config: Config, scheduled: pl.DataFrame) -> Look:
+def look_again(
+    kept: Tables, dirty: pl.DataFrame, read: Read, config: Config, scheduled: pl.DataFrame, *, pruned: int = ALL
+) -> Look:
     """Return what all cards show, of which the dirty ones are read again.
 
     Args:
@@ -49,6 +51,7 @@ def look_again(kept: Tables, dirty: pl.DataFrame, read: Read, config: Config, sc
         dirty: DIRTY.
         read: yields samples of wanted cards, all of one card in one table.
         scheduled: the schedulers' runs (``cluster``, ``labelled_as``, ``start``, ``end`` in ms).
+        pruned: before this time (ms) there are no samples any more: what they showed stays as it was.
     """
     if dirty.is_empty():
         return Look(Sight(kept), pl.DataFrame(schema=SEAM))
@@ -58,11 +61,12 @@ def look_again(kept: Tables, dirty: pl.DataFrame, read: Read, config: Config, sc
     for back in DAYS_BACK:
         if left.is_empty():
             break
-        seams, doubtful = _seams(left, back), []
+        seams, doubtful = _seams(left, back, pruned), []
         for samples in read(_wanted(seams)):
             shown = show(samples, reading, scheduled)
             mine = whole(shown.tables, kept, seams)
-            doubted = unsettled(shown, kept, mine.filter(pl.col("seam") > ALL))
+            asked = mine.filter(pl.col("seam") > ALL)
+            doubted = asked.select(CARD_KEY).clear() if back is None else unsettled(shown, kept, asked)
             sure = mine.join(doubted, on=CARD_KEY, how="anti")
             doubtful.append(doubted)
             settled.append(sure)
@@ -111,8 +115,8 @@ def dirty_by_records(old: pl.DataFrame, new: pl.DataFrame, kept: Tables) -> pl.D
     )
 
 
-def _seams(dirty: pl.DataFrame, back: int | None) -> pl.DataFrame:
-    before = pl.lit(ALL, pl.Int64)
+def _seams(dirty: pl.DataFrame, back: int | None, pruned: int) -> pl.DataFrame:
+    before = pl.lit(pruned, pl.Int64)
     return dirty.with_columns(
         read_from=before if back is None else pl.col("changed") - 2 * back * DAY_MS,
         seam=before if back is None else pl.col("changed") - back * DAY_MS,

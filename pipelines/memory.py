@@ -16,6 +16,7 @@ from pipelines.looking import DIRTY
 from pipelines.metering import Memory, Remade
 from pipelines.rerolling import PART
 from pipelines.rollup import USAGE
+from pipelines.splicing import ALL
 from pipelines.tables import conformed
 
 _SCHEDULED: Final[dict[str, pl.DataType]] = {
@@ -62,7 +63,14 @@ def recall(connection: duckdb.DuckDBPyConnection, folder: Path, paths: Sequence[
         parts=kept["made_part"],
         usage=_typed(connection, MEASURED if MEASURED in there else "usage", USAGE),
         dirty=_dirty(folder, [path for path in paths if path not in read]),
+        pruned=_pruned(connection),
     )
+
+
+def _pruned(connection: duckdb.DuckDBPyConnection) -> int:
+    """Return from when on the lake holds samples; before, there may have been some."""
+    ((until,),) = connection.execute("SELECT max(until) FROM pruned").fetchall()
+    return ALL if until is None else int(until)
 
 
 def _typed(connection: duckdb.DuckDBPyConnection, table: str, schema: dict[str, pl.DataType]) -> pl.DataFrame:
@@ -93,7 +101,7 @@ def remember(
     _replace(connection, "read_part", pl.DataFrame({"path": list(paths)}, schema=_READ))
     connection.execute("CREATE OR REPLACE TABLE made_by AS SELECT ?::VARCHAR AS made_by", [made_by])
     as_measured = usage is remade.usage
-    there = connection.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [MEASURED]).fetchone()
+    there = connection.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = ?", [MEASURED]).fetchall()
     if remade.days is None or there or not as_measured:
         _replace(connection, "usage", usage)
     else:

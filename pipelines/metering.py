@@ -111,6 +111,7 @@ class Memory:
         parts: rerolling.PART.
         usage: rollup.USAGE, as measured.
         dirty: looking.DIRTY: cards with samples that the last pass didn't know.
+        pruned: before this time (ms) there are no samples any more.
     """
 
     shown: Tables
@@ -118,6 +119,7 @@ class Memory:
     parts: pl.DataFrame
     usage: pl.DataFrame
     dirty: pl.DataFrame
+    pruned: int
 
 
 @dataclass(frozen=True)
@@ -200,9 +202,11 @@ def meter_again(
         usage = roll(parts, sight.stamps)
     else:
         stamped = stamped_days(made_of, memory.usage, looked.seams)
-        days = pl.concat([changed_days(memory.parts, made_of), stamped]).unique()
+        changed = pl.concat([changed_days(memory.parts, made_of), stamped]).unique()
+        days = changed.filter(pl.col("day") >= memory.pruned)  # of those before there is nothing to make them from
         missing = unstamped(days, looked)
-        stamps = look_again(sight.tables, missing, inputs.some, config, scheduled).sight.stamps
+        more = look_again(sight.tables, missing, inputs.some, config, scheduled, pruned=memory.pruned)
+        stamps = more.sight.stamps
         stamps.before(sight.stamps)
         usage = rolled_again(memory.usage, days, parts, fleet, lambda some: roll(some, stamps))
         cards = looked.seams.select(CARD_KEY).unique()
@@ -225,7 +229,7 @@ def _look(inputs: Inputs, config: Config, scheduled: pl.DataFrame, memory: Memor
         return look(inputs.samples, config, scheduled)  # what owners of a shared device use is measured by the sample
     relabelled = dirty_by_records(memory.scheduled, scheduled, memory.shown)
     dirty = pl.concat([memory.dirty, relabelled]).group_by(CARD_KEY).agg(pl.col("changed").min())
-    return look_again(memory.shown, dirty, inputs.some, config, scheduled)
+    return look_again(memory.shown, dirty, inputs.some, config, scheduled, pruned=memory.pruned)
 
 
 def _scheduled(table: pl.DataFrame) -> pl.DataFrame:

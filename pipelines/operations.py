@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -14,9 +15,10 @@ from exporter.errors import LedgerError, SourceError, UsageError, WorkError
 from pipelines.book.reckoning import Reckoned, Reckoning
 from pipelines.config import Config, Source, load
 from pipelines.findings import merge_findings
-from pipelines.ingest import Ingested, ingest
+from pipelines.ingest import Ingested, Progress, ingest
 from pipelines.instants import from_ms
 from pipelines.intervals import Interval
+from pipelines.lake_upkeep import compact
 from pipelines.ledger import Ledger, open_ledger
 from pipelines.metering import Metered, meter_again
 from pipelines.periods import Period, local_months, parse_period
@@ -25,14 +27,34 @@ from pipelines.rating import rate
 from pipelines.report import Report
 from pipelines.statement import make_report, within_of
 
+SMALL_PARTS: Final = 8
+"""Of so many parts a day that is over is merged into one: a pass every five minutes writes 288 a day."""
+
 
 @dataclass(frozen=True)
 class RunResult:
-    """One pass: what was new, and what was published."""
+    """One pass: what was new, and what was published.
+
+    Attributes:
+        failed: sources that couldn't be read.
+        watermarks: until when each live source is read.
+    """
 
     ingested: Ingested
     rebuilt: bool
     publication: Publication | None
+    failed: tuple[SourceError, ...] = ()
+    watermarks: Mapping[str, datetime] = field(default_factory=dict)
+
+    def whole(self) -> RunResult:
+        """Return it where every source could be read.
+
+        Raises:
+            SourceError: one couldn't.
+        """
+        if self.failed:
+            raise _joined(self.failed)
+        return self
 
     def __str__(self) -> str:
         done = self.ingested
@@ -114,16 +136,33 @@ def run_once(config: Config) -> RunResult:
         WorkError: a source can't be read (what the others have is published all the same), or the ledger is held by
             another process.
     """
+    return run_pass(config).whole()
+
+
+def run_pass(
+    config: Config, *, progress: Progress | None = None, stopped: Callable[[], bool] = lambda: False
+) -> RunResult:
+    """The same, where a source that can't be read is told in the result.
+
+    Args:
+        progress: told after each window of a live source.
+        stopped: asked between windows; once it says so the pass ends, and what was read stays read.
+
+    Raises:
+        WorkError: the ledger is held by another process, or can't be written.
+    """
     failed: list[SourceError] = []
     with open_ledger(config.ledger, "gpuledger run") as ledger:
         now = datetime.now(UTC)
-        done = ingest(ledger, config.sources, config, configured=True, now=now, failed=failed)
-        if failed and len(failed) == len(config.sources):
-            raise _joined(failed)
-        result = _finish(ledger, config, done, now)
-    if failed:
-        raise _joined(failed)
-    return result
+        done = ingest(
+            ledger, config.sources, config, configured=True, now=now, failed=failed, progress=progress, stopped=stopped
+        )
+        if stopped() or (failed and len(failed) == len(config.sources)):
+            result = RunResult(done, rebuilt=False, publication=None)
+        else:
+            result = _finish(ledger, config, done, now)
+            compact(ledger, before=now.date(), at_least=SMALL_PARTS)
+        return replace(result, failed=tuple(failed), watermarks=ledger.watermarks())
 
 
 def _joined(failed: Sequence[SourceError]) -> SourceError:

@@ -51,7 +51,7 @@ from pipelines.training import PROGRESS
 
 FOLDER: Final = "published"
 POINTER: Final = "current.json"
-KEPT: Final = 2  # snapshots; readers follow the pointer within that many publications
+KEPT: Final = 2  # snapshots: a reader opens what a pointer named within that many publications, or while it is read
 
 CHARGE: Final[dict[str, pl.DataType]] = {
     "period": pl.String(),
@@ -414,7 +414,10 @@ def _point(folder: Path, publication: Publication) -> None:
 
 
 def _prune(folder: Path, publication: Publication) -> None:
-    """Remove files that no pointer of the last publications named."""
+    """Remove files that no pointer of the last publications named, once nobody reads them.
+
+    On a local disk a reader keeps a file that is removed; on a network one it would lose it amid its answer.
+    """
     named = {publication.fleet, *publication.tenants.values()}
     history = folder / "history.json"
     try:
@@ -425,6 +428,6 @@ def _prune(folder: Path, publication: Publication) -> None:
     live = {name for names in kept for name in names}
     with suppress(OSError):  # what is published stands; the next publication prunes again
         for path in folder.glob("*.duckdb"):
-            if path.name not in live:
+            if path.name not in live and not store.is_read(path):
                 path.unlink(missing_ok=True)
         history.write_text(json.dumps(kept))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,8 +66,13 @@ _NOTHING: Final = (
 @dataclass(frozen=True)
 class _Stamped:
     keys: pl.DataFrame  # ``dev``, DEVICE_KEY: whose stamps these are
-    busy: pl.DataFrame
-    energy: pl.DataFrame
+    busy: pl.DataFrame | Path
+    energy: pl.DataFrame | Path
+
+    def read(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return both tables, from disk where they wait there."""
+        busy, energy = (t if isinstance(t, pl.DataFrame) else pl.read_ipc(t) for t in (self.busy, self.energy))
+        return busy, energy
 
 
 @dataclass
@@ -73,7 +80,7 @@ class Stamps:
     """Stamped observations of groups of cards; large fleets wait on disk. A card's newest group counts."""
 
     groups: list[_Stamped] = field(default_factory=list)
-    _folder: tempfile.TemporaryDirectory[str] | None = None
+    _folder: Path | None = None
     _others: Stamps | None = None  # keeps their folder
     _rows: int = 0
 
@@ -85,21 +92,23 @@ class Stamps:
         """
         self._rows += busy.height + energy.height
         if self._rows > ROWS_IN_MEMORY:
-            busy, energy = self._parked(busy, "busy"), self._parked(energy, "energy")
-        self.groups.append(_Stamped(keys, busy, energy))
+            self.groups.append(_Stamped(keys, self._parked(busy, "busy"), self._parked(energy, "energy")))
+        else:
+            self.groups.append(_Stamped(keys, busy, energy))
 
     def before(self, others: Stamps) -> None:
         """Take others in as older: of a card that is in both these count."""
         self.groups = [*others.groups, *self.groups]
         self._others = others
 
-    def _parked(self, rows: pl.DataFrame, name: str) -> pl.DataFrame:
-        """Write a table to disk and return it mapped into memory from there."""
+    def _parked(self, rows: pl.DataFrame, name: str) -> Path:
+        """Write a table to disk and return where."""
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="gpuledger-stamps-")
-        path = Path(self._folder.name) / f"{name}-{len(self.groups)}.arrow"
-        rows.write_ipc(path, compression="uncompressed")
-        return pl.read_ipc(path)
+            self._folder = Path(tempfile.mkdtemp(prefix="gpuledger-stamps-"))
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        path = self._folder / f"{name}-{len(self.groups)}.arrow"
+        rows.write_ipc(path, compression="lz4")
+        return path
 
 
 def roll_up(
@@ -151,10 +160,9 @@ def _measured(spans: pl.DataFrame, fleet: Fleet, stamps: Stamps) -> pl.DataFrame
         cards = set(known["card"])
         mine = pl.col("card").is_in(cards)
         own, left = left.filter(mine).drop("card"), left.filter(~mine)
+        busy, energy = group.read()
         measured.append(
-            _measured_by(
-                own, fleet, cards, _renumbered(group.busy, "dev", known), _renumbered(group.energy, "card", known)
-            )
+            _measured_by(own, fleet, cards, _renumbered(busy, "dev", known), _renumbered(energy, "card", known))
         )
     measured.append(_measured_by(left.drop("card"), fleet, set(), *_NOTHING))
     return pl.concat(measured)

@@ -25,6 +25,18 @@ CREATE TABLE IF NOT EXISTS watermark (
     until       TIMESTAMPTZ NOT NULL
 );
 
+-- grain: live source × time in which it had stored nothing yet, and is asked again; ms
+CREATE TABLE IF NOT EXISTS hole (
+    source      VARCHAR NOT NULL,
+    "start"     BIGINT  NOT NULL,
+    "end"       BIGINT  NOT NULL
+);
+
+-- grain: time before which samples were let go; ms, a UTC midnight
+CREATE TABLE IF NOT EXISTS pruned (
+    until       BIGINT NOT NULL
+);
+
 -- grain: finding of one import
 CREATE TABLE IF NOT EXISTS import_finding (
     import_id   VARCHAR NOT NULL,

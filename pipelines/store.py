@@ -74,6 +74,18 @@ def discard(path: Path) -> None:
     path.with_name(f"{path.name}.wal").unlink(missing_ok=True)
 
 
+def is_read(path: Path) -> bool:
+    """Return whether another process has a DuckDB file open."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # DuckDB holds such a lock, shared among readers
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 @contextmanager
 def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """Commit all that is done inside, or nothing."""

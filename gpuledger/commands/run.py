@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import signal
-from datetime import timedelta
+import sys
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from types import FrameType
 
 from exporter.errors import UsageError
@@ -20,33 +22,59 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--listen",
         metavar="HOST:PORT",
         default="127.0.0.1:9837",
-        help="where the daemon serves its own /metrics (default: %(default)s)",
+        help="where the daemon serves its own /metrics and /readyz (default: %(default)s)",
     )
-    options.add_example(parser, "gpuledger run --once", "gpuledger run --every 15m")
+    parser.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        help="how the daemon says what it did, on stderr: a line for people, or one JSON object a line",
+    )
+    options.add_example(parser, "gpuledger run --once", "gpuledger run --every 15m --log-format json")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run one pass, or passes until SIGTERM."""
     from prometheus_client import REGISTRY
 
-    from gpuledger.daemon import Daemon, serve_metrics
-    from pipelines.operations import run_once
+    from gpuledger.daemon import Daemon, as_json, serve_metrics
+    from pipelines.operations import run_pass
     from pipelines.periods import parse_duration
 
     every = parse_duration(arguments.every)
     if every <= timedelta(0):
         raise UsageError(f"--every {arguments.every}: expected more than zero; write it as 5m")
     config = options.load_config(arguments)
+    progress = _progress()
     if arguments.once:
-        print(run_once(config))
+        print(run_pass(config, progress=progress).whole())
         return 0
 
-    daemon = Daemon(lambda: run_once(config), every_seconds=every.total_seconds(), say=options.note, registry=REGISTRY)
+    def say(text: str, fields: Mapping[str, object]) -> None:
+        options.note(as_json(text, fields) if arguments.log_format == "json" else text)
+
+    daemon = Daemon(
+        lambda: run_pass(config, progress=progress, stopped=daemon.stopping),
+        every_seconds=every.total_seconds(),
+        say=say,
+        registry=REGISTRY,
+    )
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         daemon.stop()
 
     signal.signal(signal.SIGTERM, stop)
-    serve_metrics(arguments.listen, REGISTRY)
+    serve_metrics(arguments.listen, REGISTRY, daemon.ready)
     daemon.run()
     return 0
+
+
+def _progress() -> Callable[[str, datetime], None] | None:
+    """A line on stderr that says until when a source is read, in place; None where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(source: str, until: datetime) -> None:
+        print(f"\r{source}: read up to {until:%Y-%m-%d %H:%M} UTC\x1b[K", end="", file=sys.stderr, flush=True)
+
+    return show

@@ -89,7 +89,7 @@ def printed(capsys: pytest.CaptureFixture[str], *argv: object) -> str:
     capsys.readouterr()
     assert cli.main([str(word) for word in argv]) == 0
     out, err = capsys.readouterr()
-    assert err == ""
+    assert err == "", err
     return out
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +18,7 @@ from hypothesis import Phase, given, settings
 from exporter.errors import LedgerError
 from pipelines.config import Config, load
 from pipelines.operations import report, run_once
-from pipelines.publish import FOLDER, POINTER, current
+from pipelines.publish import FOLDER, POINTER, current, publish, published_fleet
 from tests.pipelines.folders import after_a_run, configured, table, told
 from tests.pipelines.random_scenes import scenes
 from tests.pipelines.scene import Listed, Scene, at, seen
@@ -139,6 +141,38 @@ def test_a_published_file_is_never_changed_and_stays_for_readers_of_the_last_poi
     assert (after.sequence, after.fleet) == (before.sequence + 1, "fleet-2.duckdb")
     for name, content in files.items():
         assert (config.ledger / FOLDER / name).read_bytes() == content
+
+
+READS: Final = """
+import duckdb, sys
+with duckdb.connect(sys.argv[1], read_only=True) as connection:
+    for _ in sys.stdin:
+        print(connection.execute("SELECT count(*) FROM usage").fetchone()[0], flush=True)
+"""
+
+
+def test_old_snapshots_go_once_nobody_reads_them(tmp_path: Path) -> None:
+    config = after_a_run(SHARED, tmp_path)
+    folder, (metered, as_of) = config.ledger / FOLDER, published_fleet(config.ledger)
+
+    def publish_again() -> set[str]:
+        publish(config, metered, made_from="a test", as_of=as_of)
+        return {path.name for path in folder.glob("fleet-*.duckdb")}
+
+    command = [sys.executable, "-c", READS, str(folder / "fleet-1.duckdb")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as reader:
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+        print("how many?", file=reader.stdin)
+        before = int(reader.stdout.readline())
+        assert before > 0
+        assert publish_again() == {"fleet-1.duckdb", "fleet-2.duckdb"}
+        assert publish_again() == {"fleet-1.duckdb", "fleet-2.duckdb", "fleet-3.duckdb"}
+        assert publish_again() == {"fleet-1.duckdb", "fleet-3.duckdb", "fleet-4.duckdb"}
+        print("and now?", file=reader.stdin)
+        assert int(reader.stdout.readline()) == before
+    assert publish_again() == {"fleet-4.duckdb", "fleet-5.duckdb"}
+    assert (folder / published(config, "astro").name).is_file()
 
 
 def test_only_tenants_that_changed_are_published_again(tmp_path: Path) -> None:

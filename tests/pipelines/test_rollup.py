@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipelines import lake, rollup
 from pipelines.instants import HOUR_MS, to_ms
+from tests.pipelines.folders import after_a_run, usage
 from tests.pipelines.scene import START, Allocation, Minutes, Scene, at, seen
 from tests.pipelines.stages import run
 
@@ -115,3 +117,14 @@ def test_shares_are_exact_fractions(tmp_path: Path) -> None:
     scene = Scene([seen("GPU-a", (0, 60), f"astro/p{n}") for n in range(7)])
     usage = run(scene.write(tmp_path)).metered.usage
     assert usage.select("weight_num", "weight_den").unique().rows() == [(1, 7)]
+
+
+def test_a_fleet_whose_observations_wait_on_disk_is_rolled_up_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene([seen(f"GPU-{name}", (0, 90), f"astro/fit-{name}", util=40) for name in "abc"])
+    monkeypatch.setattr(lake, "ROWS_AT_ONCE", 90)  # a group for each card
+    in_memory = usage(after_a_run(scene, tmp_path / "memory"))
+    monkeypatch.setattr(rollup, "ROWS_IN_MEMORY", 100)
+    assert usage(after_a_run(scene, tmp_path / "disk")) == in_memory
+    assert len(in_memory) == 6
