@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "focus": "export a period as FOCUS, checked",
     "close": "close a month for good: checked, numbered and chained",
     "adjust": "credit, reprice or reverse, booked in the open month",
+    "rates": "the rate card, as it is or as it was known on a day",
     "whatif": "the same usage under another configuration, as a difference per tenant",
     "verify": "prove that the book is as it was closed",
     "lake": "list, verify, compact and prune the samples behind the ledger",

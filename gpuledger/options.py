@@ -71,6 +71,24 @@ def window(arguments: argparse.Namespace, config: Config) -> tuple[datetime | No
     return start, end
 
 
+def add_recorded_on(parser: argparse.ArgumentParser) -> None:
+    """``--as-recorded-on``: prices as they were known."""
+    parser.add_argument(
+        "--as-recorded-on",
+        metavar="T",
+        help="leave out prices that were `recorded` later; ISO 8601, local to timezone without an offset",
+    )
+
+
+def as_recorded_on(config: Config, arguments: argparse.Namespace) -> Config:
+    """The configuration with the prices that were known then; itself where nothing is asked."""
+    from pipelines.periods import parse_time
+
+    if arguments.as_recorded_on is None:
+        return config
+    return config.as_recorded_on(parse_time(arguments.as_recorded_on, config.timezone))
+
+
 def add_by(parser: argparse.ArgumentParser) -> None:
     """``--by``: who does it, as the book names them."""
     parser.add_argument("--by", metavar="NAME", default="", help="who does it (default: the user who runs this)")

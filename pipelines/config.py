@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from exporter.errors import ConfigError
-from pipelines import config_faults, config_rules
+from pipelines import config_faults, config_rules, recorded
 from pipelines.config_access import Access, Grant, Proxy, Token
 from pipelines.config_alerts import Alerts
 from pipelines.config_money import (
@@ -177,6 +177,16 @@ class Tenant(Section):
     retired: Day | None = None
     """The day from which it is no longer in use; its rows stay."""
 
+    @property
+    def discounts_in_force(self) -> tuple[Discount, ...]:
+        """The discounts, each cut to where none for the same that was recorded later replaces it."""
+        return recorded.counting(self.discounts, lambda d: (d.model.casefold(), frozenset(d.classes)))
+
+    @property
+    def commitment_in_force(self) -> tuple[Commitment, ...]:
+        """The commitments, each cut to where none that was recorded later replaces it; what is left adds up."""
+        return recorded.adding_up(self.commitment, lambda _: None)
+
     @model_validator(mode="before")
     @classmethod
     def _named_by_default(cls, values: Any) -> Any:
@@ -332,6 +342,47 @@ class Config(Section):
         return None if self.period is None else parse_period(self.period, self.timezone)
 
     @cached_property
+    def rates_in_force(self) -> tuple[Rate, ...]:
+        """The rate card, each entry cut to where none that was recorded later replaces it; the first match wins."""
+        return recorded.counting(self.rates, about_rate)
+
+    @cached_property
+    def exchange_in_force(self) -> tuple[Exchange, ...]:
+        """The rates of exchange, the same way."""
+        return recorded.counting(self.exchange, lambda entry: entry.currency)
+
+    @cached_property
+    def overheads_in_force(self) -> tuple[Overhead, ...]:
+        """The overheads, each cut to where none of its name that was recorded later replaces it."""
+        return recorded.adding_up(self.overheads, lambda pool: pool.name)
+
+    def as_recorded_on(self, at: datetime) -> Config:
+        """Return the configuration without the prices that were recorded later.
+
+        Raises:
+            ConfigError: a reservation or a tenant's currency has no price without them.
+        """
+        tenants = tuple(
+            tenant.model_copy(
+                update={
+                    "discounts": recorded.known_at(tenant.discounts, at),
+                    "commitment": recorded.known_at(tenant.commitment, at),
+                }
+            )
+            for tenant in self.tenants
+        )
+        priced = ("rates", "exchange", "overheads")
+        known = {name: recorded.known_at(getattr(self, name), at) for name in priced}
+        then = self.model_copy(update={**known, "tenants": tenants})
+        for cached in ("config_hash", *(f"{name}_in_force" for name in priced)):
+            then.__dict__.pop(cached, None)
+        faults = config_rules.faults(then)
+        if faults:
+            _, what, mend = faults[0]
+            raise ConfigError(f"{self.path.name} as recorded on {at:%Y-%m-%d %H:%M}Z", what, mend)
+        return then
+
+    @cached_property
     def config_hash(self) -> str:
         """SHA-256 of what the file means for the ledger: comments, order, defaults, what books nothing don't count."""
         aside = {"access", "alerts", "reclaim"}
@@ -347,10 +398,15 @@ def reservation_rate(config: Config, reservation: Reservation, at: datetime) -> 
     """
     if reservation.rate is not None:
         return reservation.rate
-    for rate in config.rates:
+    for rate in config.rates_in_force:
         if rate.holds(at) and speaks_for(rate, reservation):
             return rate.price("reserved")
     raise ConfigError(f"reservation {reservation.id}", f"no rate at {at:%Y-%m-%dT%H:%M:%SZ}", "add one to rates")
+
+
+def about_rate(rate: Rate) -> str:
+    """What a price is about: entries with the same pattern of models replace each other."""
+    return rate.model.casefold()
 
 
 def speaks_for(rate: Rate, reservation: Reservation) -> bool:

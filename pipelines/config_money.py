@@ -9,7 +9,7 @@ from typing import Final, Literal, Self, TypeVar
 from pydantic import Field, field_validator, model_validator
 
 from pipelines.config_scalars import Amount, Count, Currency, Glob, Instant, PositiveCount, Text, fault
-from pipelines.config_section import Dated, Section
+from pipelines.config_section import Recorded, Section
 
 S = TypeVar("S", bound=Section)
 PERCENT: Final = Decimal(100)
@@ -49,7 +49,7 @@ class Tier(Section):
     """Price per GPU-hour."""
 
 
-class Rate(Dated):
+class Rate(Recorded):
     """Prices per GPU-hour. The first entry that matches model and time wins."""
 
     model: Glob
@@ -111,7 +111,7 @@ class Reservation(Section):
         return self
 
 
-class Discount(Dated):
+class Discount(Recorded):
     """What is taken off a tenant's prices."""
 
     percent: Amount
@@ -130,14 +130,14 @@ class Discount(Dated):
         return class_ in self.classes
 
 
-class Commitment(Dated):
+class Commitment(Recorded):
     """What a tenant pays at least in a local month, for usage and reservations."""
 
     monthly: Amount
     """Money per local month; a part of a month commits to its part."""
 
 
-class Exchange(Dated):
+class Exchange(Recorded):
     """A stamped rate of exchange. A statement takes the one that holds in the last instant of its period."""
 
     currency: Currency
@@ -195,7 +195,7 @@ class Energy(Section):
         return self
 
 
-class Overhead(Dated):
+class Overhead(Recorded):
     """A cost pool: a fixed monthly cost, shared by what drives it."""
 
     name: Text

@@ -4,30 +4,35 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pydantic_core import PydanticCustomError
 
 from exporter.errors import UsageError
 from pipelines.config_yaml import Location
 from pipelines.periods import parse_period
+from pipelines.recorded import since, span
 from pipelines.selectors import glob_matches
 
 if TYPE_CHECKING:
-    from pipelines.config import Config, Rate, Reservation
+    from pipelines.config import Config, Reservation
 
 Fault = tuple[Location, str, str]
 """Where, what, mend."""
 
-_EVER: Final = datetime.min.replace(tzinfo=UTC)
-_FOR_EVER: Final = datetime.max.replace(tzinfo=UTC)
-
 
 def check(config: Config) -> None:
     """Raise one validation error that carries every fault found, as ``faults`` of its context."""
-    faults = [
+    found = faults(config)
+    if found:
+        raise PydanticCustomError("faults", "{count} faults", {"count": len(found), "faults": found})
+
+
+def faults(config: Config) -> list[Fault]:
+    """Return every fault found."""
+    return [
         *_tenants(config),
         *_rates(config),
         *_reservations(config),
@@ -37,8 +42,6 @@ def check(config: Config) -> None:
         *_reporting(config),
         *_grants(config),
     ]
-    if faults:
-        raise PydanticCustomError("faults", "{count} faults", {"count": len(faults), "faults": faults})
 
 
 def speaks_for(rate_model: str, reservation_model: str) -> bool:
@@ -74,9 +77,9 @@ def _in_cycle(tenant: str, parents: dict[str, str | None]) -> bool:
 
 
 def _rates(config: Config) -> Iterator[Fault]:
-    by_model: dict[str, list[tuple[datetime, datetime, int]]] = defaultdict(list)
+    by_model: dict[tuple[str, datetime], list[tuple[datetime, datetime, int]]] = defaultdict(list)
     for position, rate in enumerate(config.rates):
-        by_model[rate.model.casefold()].append((*_span(rate), position))
+        by_model[rate.model.casefold(), since(rate)].append((*span(rate), position))
     for spans in by_model.values():
         longest = None
         for one, other in pairwise(sorted(spans)):
@@ -87,7 +90,7 @@ def _rates(config: Config) -> Iterator[Fault]:
                 yield (
                     ("rates", second),
                     f"overlaps rates[{first}] in time for model {model!r}",
-                    "end one with `to` where the other starts",
+                    "end one with `to` where the other starts, or say when the later one was `recorded`",
                 )
 
 
@@ -121,7 +124,7 @@ def _first_without_rate(config: Config, reservation: Reservation) -> str | None:
     if reservation.rate is not None:
         return None
     reached = reservation.from_
-    for start, end in sorted(_span(rate) for rate in config.rates if speaks_for(rate.model, reservation.model)):
+    for start, end in sorted(span(rate) for rate in config.rates if speaks_for(rate.model, reservation.model)):
         if start > reached:
             break
         reached = max(reached, end)
@@ -129,11 +132,16 @@ def _first_without_rate(config: Config, reservation: Reservation) -> str | None:
 
 
 def _names_once(config: Config) -> Iterator[Fault]:
-    seen: set[str] = set()
+    seen: set[tuple[str, datetime]] = set()
     for position, overhead in enumerate(config.overheads):
-        if overhead.name in seen:
-            yield ("overheads", position, "name"), f"overhead {overhead.name!r} stands twice", "give each its own name"
-        seen.add(overhead.name)
+        named = overhead.name, since(overhead)
+        if named in seen:
+            yield (
+                ("overheads", position, "name"),
+                f"overhead {overhead.name!r} stands twice",
+                "give each its own name, or say when the later one was `recorded`",
+            )
+        seen.add(named)
 
 
 def _fixed_shares(config: Config) -> Iterator[Fault]:
@@ -149,7 +157,7 @@ def _fixed_shares(config: Config) -> Iterator[Fault]:
 
 
 def _currencies(config: Config) -> Iterator[Fault]:
-    spans: dict[str, list[tuple[datetime, datetime, int]]] = defaultdict(list)
+    spans: dict[tuple[str, datetime], list[tuple[datetime, datetime, int]]] = defaultdict(list)
     for position, entry in enumerate(config.exchange):
         if entry.currency == config.currency:
             yield (
@@ -157,18 +165,18 @@ def _currencies(config: Config) -> Iterator[Fault]:
                 f"{entry.currency} is the ledger's own currency",
                 "take the entry out",
             )
-        spans[entry.currency].append((entry.from_ or _EVER, entry.to or _FOR_EVER, position))
-    for currency, entries in spans.items():
+        spans[entry.currency, since(entry)].append((*span(entry), position))
+    for (currency, _), entries in spans.items():
         for one, other in pairwise(sorted(entries)):
             if other[0] < one[1]:
                 first, second = sorted((one[2], other[2]))
                 yield (
                     ("exchange", second),
                     f"overlaps exchange[{first}] in time for {currency}",
-                    "end one with `to` where the other starts",
+                    "end one with `to` where the other starts, or say when the later one was `recorded`",
                 )
     for position, tenant in enumerate(config.tenants):
-        if tenant.currency not in {None, config.currency, *spans}:
+        if tenant.currency not in {None, config.currency, *(entry.currency for entry in config.exchange)}:
             yield (
                 ("tenants", position, "currency"),
                 f"no rate of exchange for {tenant.currency}",
@@ -188,10 +196,6 @@ def _reporting(config: Config) -> Iterator[Fault]:
     except UsageError as error:
         what, _, mend = str(error).partition("; ")
         yield ("period",), what, mend
-
-
-def _span(rate: Rate) -> tuple[datetime, datetime]:
-    return rate.from_ or _EVER, rate.to or _FOR_EVER
 
 
 def _listed(tenants: dict[str, str | None] | dict[str, None]) -> str:

@@ -33,3 +33,10 @@ class Dated(Section):
     def holds(self, at: datetime) -> bool:
         """Whether `at` lies in [from, to)."""
         return (self.from_ is None or self.from_ <= at) and (self.to is None or at < self.to)
+
+
+class Recorded(Dated):
+    """Something dated twice: when it holds, and when it was recorded."""
+
+    recorded: Instant | None = None
+    """When it was written down; of two about the same that hold, the later one counts. Left out: from the start."""

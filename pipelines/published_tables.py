@@ -165,7 +165,7 @@ def fleet_tables(
             orient="row",
         ),
         "rate": pl.DataFrame(
-            [(r.model, r.from_, r.to, r.on_demand, r.reserved, r.overflow, r.spot) for r in config.rates],
+            [(r.model, r.from_, r.to, r.on_demand, r.reserved, r.overflow, r.spot) for r in config.rates_in_force],
             schema=RATE,
             orient="row",
         ),

@@ -318,8 +318,9 @@ def _tenant(
 ) -> list[Charge]:
     config, card = scope.config, scope.card
     settings = next(t for t in config.tenants if t.id == tenant)
-    plain = Contract(card, settings.discounts, scope.months)
-    cuts = sorted({*scope.cuts, *plain.edges}) if settings.discounts else scope.cuts
+    discounts = settings.discounts_in_force
+    plain = Contract(card, discounts, scope.months)
+    cuts = sorted({*scope.cuts, *plain.edges}) if discounts else scope.cuts
     pieces, stretches, described = _classified(settings, rows, scope, cuts, scope.within)
     if not pieces and not stretches:
         return []
@@ -331,7 +332,7 @@ def _tenant(
             else _classified(settings, decisive, scope, cuts, scope.whole)
         )
         decision = decided(_hours(of_months[0], of_months[2]), of_months[1], card, scope.months)
-        contract = Contract(card, settings.discounts, scope.months, decision)
+        contract = Contract(card, discounts, scope.months, decision)
     use = tenants[tenant]
     by_id = {r.id: r for r in config.reservations if r.tenant == tenant}
     use.has_reservation = bool(stretches)

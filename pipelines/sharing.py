@@ -96,8 +96,12 @@ def shared_costs(rated: Rated, config: Config, period: Period) -> Shared:
     """Return who shares what in a rated period; each cost is rounded once, before it is split."""
     used = users(rated)
     keys = _keys(rated, used)
-    costs = [(o, overhead_amount(o, period, config.timezone)) for o in config.overheads]
-    overheads = {o.name: keys.share(cost, o.split, config.currency, o.shares) for o, cost in costs}
+    costs = [(o, overhead_amount(o, period, config.timezone)) for o in config.overheads_in_force]
+    overheads: dict[str, Shares] = {}
+    for pool, cost in costs:
+        shares = overheads.setdefault(pool.name, {})
+        for tenant, part in keys.share(cost, pool.split, config.currency, pool.shares).items():
+            shares[tenant] = shares.get(tenant, Decimal(0)) + part
     idle = {cause: _idle(cause, rated, used, keys, config) for cause in CAUSES}
     return Shared(idle, overheads, sum((cost for _, cost in costs), ZERO))
 
@@ -180,7 +184,7 @@ def shortfalls(rated: Rated, config: Config, period: Period) -> Shares:
         use = rated.tenants.get(tenant.id, TenantUse())
         missing = Decimal(0)
         for month in months:
-            agreed = sum((_within(Fraction(c.monthly), c.from_, c.to, month) for c in tenant.commitment), ZERO)
+            agreed = sum((_within(Fraction(c.monthly), c.from_, c.to, month) for c in tenant.commitment_in_force), ZERO)
             start = to_ms(month.start)
             lines = (use.spent.get(start, ZERO), use.fees_spent.get(start, ZERO))
             spent = sum((round_money(line, config.currency) for line in lines), Decimal(0))

@@ -48,14 +48,14 @@ def money(config: Config) -> Iterator[RecordingRule]:
 def _price(config: Config, class_: str) -> str:
     """The first entry of the rate card that matches model and time."""
     entries = []
-    for rate in config.rates:
+    for rate in config.rates_in_force:
         models = f"group by (model) ({selector(IDENTITY.name, model_is(rate.model))})"
         entries.append(during(f"(0 * {models} + {number(rate.price(class_))})", rate.from_, rate.to))
     return " or on (model) ".join(entries)
 
 
 def _reservation_cost(config: Config, reservation: Reservation) -> str:
-    dated = {t for rate in config.rates for t in (rate.from_, rate.to) if t is not None}
+    dated = {t for rate in config.rates_in_force for t in (rate.from_, rate.to) if t is not None}
     inside = sorted(t for t in dated if reservation.from_ < t < reservation.to)
     edges: list[datetime] = [reservation.from_, *inside, reservation.to]
     stretches = []

@@ -28,6 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prices", metavar="FILE", type=Path, help="--reprice: by this file (default: --config)")
     parser.add_argument("--book", action="store_true", help="--reprice: book the difference")
     parser.add_argument("--reason", metavar="WHY", default="", help="why; the book keeps it")
+    options.add_recorded_on(parser)
     options.add_by(parser)
     options.add_json(parser)
     options.add_example(
@@ -77,7 +78,7 @@ def _show(config: Config, arguments: argparse.Namespace) -> None:
 def _prices(config: Config, arguments: argparse.Namespace) -> Config:
     from pipelines.config import load
 
-    return load(arguments.prices) if arguments.prices else config
+    return options.as_recorded_on(load(arguments.prices) if arguments.prices else config, arguments)
 
 
 def _amount(text: str) -> Decimal:

@@ -37,10 +37,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cheapest-reservation", metavar="TENANT", help="which reservation would have been cheapest for this tenant"
     )
+    options.add_recorded_on(parser)
     options.add_json(parser)
     options.add_example(
         parser,
         "gpuledger whatif --config cheaper.yaml 2026-10",
+        "gpuledger whatif --as-recorded-on 2026-10-31 2026-10",
         "gpuledger whatif --fleet '*A100*=NVIDIA H100:2.5' 2026-10",
         "gpuledger whatif --reserve 'vision:*H100*:8' 2026-10",
         "gpuledger whatif --cheapest-reservation vision 2026-10",
@@ -55,13 +57,16 @@ def run(arguments: argparse.Namespace) -> int:
     from pipelines.config import load
 
     named = getattr(arguments, "config", None)
-    supposed = arguments.fleet or arguments.reserve or arguments.cheapest_reservation
+    supposed = (
+        arguments.fleet or arguments.reserve or arguments.cheapest_reservation or arguments.as_recorded_on is not None
+    )
     if named is None and not supposed:
         raise UsageError("--config is missing: name the other configuration, such as --config cheaper.yaml")
     if named is None:
         config = other = load(base(arguments.base, Path(options.CONFIG_NAME)))
     else:
         config, other = load(base(arguments.base, Path(named))), load(Path(named))
+    other = options.as_recorded_on(other, arguments)
     if arguments.cheapest_reservation:
         advice = cheapest(other, arguments.cheapest_reservation, arguments.period)
         print(advice.to_json() if arguments.json else advice)

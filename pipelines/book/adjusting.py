@@ -156,7 +156,7 @@ def _difference(config: Config, prices: Config, book: ClosedBook) -> WhatIf:
             f"{prices.path.name}: {changed[0]} differs from what {book.period} was closed with; only prices may"
         )
     kept = book.report
-    other = rated_by(prices, book.metered(), period_of(book), kept.as_of)
+    other = rated_by(_at_prices(then, prices), book.metered(), period_of(book), kept.as_of)
     found = compared(kept, other, prices, [])
     already: dict[tuple[str, str], Decimal] = {}
     for entry in journal.journal(config.ledger / FOLDER):
@@ -164,6 +164,22 @@ def _difference(config: Config, prices: Config, book: ClosedBook) -> WhatIf:
             key = (entry.tenant, entry.charge)
             already[key] = already.get(key, Decimal(0)) + entry.amount
     return _less(found, already)
+
+
+def _at_prices(then: Config, prices: Config) -> Config:
+    """Return the prices with the tenants of then: who held what was closed, and no later selector moves it."""
+    agreed = {tenant.id: tenant for tenant in prices.tenants}
+    kept = [
+        tenant.model_copy(
+            update={name: getattr(agreed[tenant.id], name) for name in ("quota", "discounts", "commitment")}
+        )
+        if tenant.id in agreed
+        else tenant
+        for tenant in then.tenants
+    ]
+    known = {tenant.id for tenant in kept}
+    new = [tenant.model_copy(update={"match": ()}) for tenant in prices.tenants if tenant.id not in known]
+    return prices.model_copy(update={"tenants": (*kept, *new), "spot": then.spot})
 
 
 def _less(found: WhatIf, already: dict[tuple[str, str], Decimal]) -> WhatIf:

@@ -146,7 +146,7 @@ def _worth_it(own: Metered, config: Config, tenant: str, model: str, span: Perio
     held = [c for c in _open(rate(own, config, (start, end)), tenant) if c.model == model]
     paid = sum((c.gpus * (c.end - c.start) * (c.rate or 0) for c in held), Fraction(0)) / HOUR_MS
     hours = sum((c.gpus * (c.end - c.start) for c in held), Fraction(0)) / HOUR_MS
-    entry = next((r for r in config.rates if r.model == model or r.reserved is not None), None)
+    entry = next((r for r in config.rates_in_force if r.model == model or r.reserved is not None), None)
     if not paid or not hours or entry is None:
         return 0
     limit = Fraction(entry.price("reserved")) / (paid / hours)

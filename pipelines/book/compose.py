@@ -229,7 +229,7 @@ class _Terms:
     def __init__(self, config: Config, tenant: str | None) -> None:
         settings = next((t for t in config.tenants if t.id == tenant), None)
         self._card = RateCard(config)
-        self._contract = Contract(self._card, settings.discounts if settings else (), Months([0]))
+        self._contract = Contract(self._card, settings.discounts_in_force if settings else (), Months([0]))
 
     def named(self, model: str | None, class_: str, t: int) -> str:
         entry, discount = self._card.entry(model, t), self._contract.discount(model, class_, t)

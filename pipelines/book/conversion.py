@@ -31,7 +31,7 @@ def exchange_of(config: Config, tenant: str, end: datetime) -> Exchange | None:
     if settings is None or settings.currency in {None, config.currency}:
         return None
     last = end - timedelta(microseconds=1)
-    for entry in config.exchange:
+    for entry in config.exchange_in_force:
         if entry.currency == settings.currency and entry.holds(last):
             return entry
     at = last.astimezone(config.timezone)

@@ -27,6 +27,7 @@ from pipelines.periods import parse_period
 from pipelines.publish import published_fleet
 from pipelines.rates import RateCard
 from pipelines.rating import Charge, clipped, kwh
+from pipelines.recorded import span
 from pipelines.report import Hours, Instant, Money, Ratio
 
 ORIGINS: Final = {
@@ -154,7 +155,7 @@ def _leases(charges: list[Charge], line: Line, reckoned: Reckoned, metered: Mete
     observed = _observed(metered, {key[0] for key in keys}, reckoned)
     card = RateCard(reckoned.config)
     settings = next(t for t in reckoned.config.tenants if t.id == charges[0].tenant) if charges else None
-    contract = Contract(card, settings.discounts if settings else (), Months([0]))
+    contract = Contract(card, settings.discounts_in_force if settings else (), Months([0]))
     found = []
     for i, key in enumerate(keys):
         lease, class_, reservation, _ = key
@@ -252,13 +253,16 @@ def _steps(line: Line, reckoned: Reckoned, tenant: str) -> Iterable[str]:
         yield f"of {total} that tenants share, this tenant's part is {line.amount}"
     elif line.kind == "overhead":
         parts = {part.description: part.amount for part in line.parts}
-        for pool in config.overheads:
+        for pool in config.overheads_in_force:
+            start, end = span(pool)
+            if end <= report.period.from_ or start >= report.period.to:
+                continue
             own = f"; this tenant's part is {parts[pool.name]}" if pool.name in parts else ""
             yield f"{pool.name}: {pool.monthly} a month, split {pool.split}{own}"
         yield f"of {total} that tenants share, this tenant's part is {line.amount}"
     elif line.kind == "commitment":
         settings = next(t for t in config.tenants if t.id == tenant)
-        agreed = " and ".join(f"{c.monthly} a month" for c in settings.commitment)
+        agreed = " and ".join(f"{c.monthly} a month" for c in settings.commitment_in_force)
         yield f"committed to at least {agreed}, for usage and reservations"
         yield f"usage of {row.charges.usage} and reservations of {row.charges.reservation} leave {line.amount}"
     elif line.kind == "energy":
