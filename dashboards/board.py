@@ -129,10 +129,18 @@ def _laid_out(rows: Sequence[Row]) -> list[grafana.Panel]:
             if x + width > WIDTH:
                 x, y = 0, y + row.height
             panel.gridPos = grafana.GridPos(row.height, width, x, y)
+            _fit_legend(panel, width)
             placed.append(panel)
             x += width
         y += row.height
     return placed
+
+
+def _fit_legend(panel: grafana.Panel, width: int) -> None:
+    """Put a narrow panel's legend below its lines: beside them it leaves no room for them."""
+    legend = (panel.extraJson or {}).get("options", {}).get("legend", {})
+    if legend.get("placement") == "right" and width < WIDTH // 2:
+        legend |= {"displayMode": "list", "placement": "bottom", "calcs": []}
 
 
 def _even(count: int) -> list[int]:

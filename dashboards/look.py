@@ -61,6 +61,13 @@ def money_unit(currency: str) -> str:
     return _CURRENCY_UNITS.get(currency, f"prefix:{currency} ")
 
 
+def decimals_of(unit: str) -> int | None:
+    """Decimals of an amount of money; None: whatever Grafana finds right."""
+    if not unit.startswith(("currency", "prefix:")):
+        return None
+    return 0 if unit in ("currencyJPY", "currencyKRW") else 2
+
+
 def money_per_hour(currency: str) -> str:
     """Money an hour, for axes and stats."""
     return f"suffix: {currency}/h"

@@ -8,10 +8,14 @@ from typing import Any, Final
 
 from grafanalib import core as grafana
 
-from dashboards.look import PLAIN, Steps
+from dashboards.look import GREY, PLAIN, Steps, decimals_of
 
 NO_VALUE: Final = "n/a"
 """What is shown where nothing was measured: never a zero."""
+
+
+_UNKNOWN: Final = {"type": "special", "options": {"match": "null", "result": {"text": NO_VALUE, "color": GREY}}}
+"""Without it, what is unknown has the colour of the lowest threshold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,7 @@ class Column:
     Args:
         source: a label's name, or ``Value #A`` for the value of the first query.
         link: address behind its cells.
+        decimals: None: two of money, else what Grafana finds right.
     """
 
     source: str
@@ -36,6 +41,7 @@ class Column:
     unit: str = ""
     steps: Steps = ()
     link: str = ""
+    decimals: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,8 @@ def _defaults(unit: str, steps: Steps, **more: Any) -> dict[str, Any]:
 
 def stat(title: str, text: str, query: str, unit: str, steps: Steps = PLAIN, *, decimals: int | None = None) -> Any:
     """One number, as of now."""
-    more = {} if decimals is None else {"decimals": decimals}
+    shown = decimals_of(unit) if decimals is None else decimals
+    more = {"mappings": [_UNKNOWN]} | ({} if shown is None else {"decimals": shown})
     options = {"graphMode": "none", "colorMode": "value", "reduceOptions": {"calcs": ["lastNotNull"]}}
     return grafana.Stat(
         title=title,
@@ -101,6 +108,7 @@ def bars(title: str, text: str, query: Query, unit: str, steps: Steps = PLAIN, *
         "orientation": "horizontal",
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
         "showUnfilled": True,
+        "text": {"titleSize": 14, "valueSize": 16},
         "valueMode": "color",
     }
     return _BarGauge(
@@ -148,10 +156,14 @@ def _override(column: Column) -> dict[str, Any]:
     properties: list[dict[str, Any]] = []
     if column.unit:
         properties.append({"id": "unit", "value": column.unit})
+    decimals = decimals_of(column.unit) if column.decimals is None else column.decimals
+    if decimals is not None:
+        properties.append({"id": "decimals", "value": decimals})
     if column.steps:
         steps = [{"color": color, "value": bound} for color, bound in column.steps]
         properties.append({"id": "thresholds", "value": {"mode": "absolute", "steps": steps}})
         properties.append({"id": "custom.cellOptions", "value": {"type": "color-text"}})
+        properties.append({"id": "mappings", "value": [_UNKNOWN]})
     if column.link:
         link = {"title": "Look closer", "url": column.link, "targetBlank": False}
         properties.append({"id": "links", "value": [link]})

@@ -39,7 +39,7 @@ def cost(context: Context) -> Board:
     )  # fmt: skip
     prices = table(
         "Rate card", "Prices of a GPU-hour in force now.", [Query(q.PRICES)],
-        [Column("model", "Model"), Column("class", "Class"), Column("Value", "Price", money)],
+        [Column("model", "Model"), Column("class", "Class"), Column("Value", "Price", money, decimals=4)],
     )  # fmt: skip
     return Board(
         uid="gpuledger-cost",

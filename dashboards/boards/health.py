@@ -57,6 +57,6 @@ def health(_context: Context) -> Board:
                       [Query(q.NVLINK, q.LEGEND)], look.COUNT),
                 lines("Slowed or hot", "Cards in a condition.", [Query(q.CONDITIONS, "{{condition}}")], look.COUNT),
             ]),
-            Row("Cards", [recent, cards], height=12),
+            Row("Cards", [recent, cards], height=12, widths=(8, 16)),
         ],
     )  # fmt: skip

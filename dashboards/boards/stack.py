@@ -56,6 +56,8 @@ def stack(_context: Context) -> Board:
                       look.COUNT),
                 lines("Findings in an hour", "What was found wrong in what was taken in, by what it is.",
                       [Query(q.FINDINGS, "{{code}}")], look.COUNT),
+            ]),
+            Row("Passes of the pipeline", [
                 lines("Passes an hour", "By how they ended.", [Query(q.PASSES, "{{result}}")], look.COUNT),
                 lines("Time of a pass of the pipeline", "How long the last pass took.", [Query(q.LEDGER_PASS, "pass")],
                       look.SECONDS),

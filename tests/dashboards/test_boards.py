@@ -63,10 +63,29 @@ def test_every_panel_says_what_it_shows_in_which_unit_and_what_unknown_looks_lik
 def test_nothing_is_left_of_what_grafanalib_gets_wrong(boards: dict[str, dict[str, Any]]) -> None:
     text = json.dumps(boards)
     for wrong in ('"null"', "maxDataPoints", "intervalFactor", '"step":', "sharedCrosshair", '"rows":', "__inputs"):
-        assert wrong not in text.replace('"step": "60s"', ""), wrong
+        assert wrong not in text.replace('"step": "60s"', "").replace('"match": "null"', ""), wrong
     for board in boards.values():
         assert board["schemaVersion"] == 42
         assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+
+
+def test_what_is_unknown_has_no_threshold_s_colour(boards: dict[str, dict[str, Any]]) -> None:
+    grey = {"text": "n/a", "color": "text"}
+    for board in boards.values():
+        for panel in panels(board):
+            fields = [panel["fieldConfig"]["defaults"]] if panel["type"] == "stat" else []
+            for override in panel["fieldConfig"]["overrides"]:
+                properties = {p["id"]: p["value"] for p in override["properties"]}
+                fields += [properties] if "thresholds" in properties else []
+            assert all(f["mappings"][0]["options"] == {"match": "null", "result": grey} for f in fields), panel["title"]
+
+
+def test_a_narrow_panel_leaves_its_room_to_its_lines(boards: dict[str, dict[str, Any]]) -> None:
+    for board in boards.values():
+        for panel in panels(board):
+            if panel["type"] == "timeseries":
+                beside = panel["options"]["legend"]["placement"] == "right"
+                assert beside == (panel["gridPos"]["w"] >= 12), panel["title"]
 
 
 def test_panels_don_t_overlap_and_fill_the_width(boards: dict[str, dict[str, Any]]) -> None:
