@@ -41,8 +41,7 @@ _KEYS_OF: Final[Mapping[Kind, frozenset[str]]] = {
     "sacct": frozenset({"fields", "timezone", "shards_per_gpu"}),
     "slurm_json": frozenset({"shards_per_gpu"}),
     "slurm_state": frozenset({"at", "devices", "fields", "timezone", "shards_per_gpu"}),
-    "slurmrestd": frozenset({"devices", "shards_per_gpu", "since"})
-    | _SIGN_IN - {"username", "password_env", "password_file"},
+    "slurmrestd": frozenset({"devices", "shards_per_gpu", "since"}) | _SIGN_IN - {"password_env", "password_file"},
     "kube_state": frozenset({"at"}) | _SIGN_IN,
     "allocations": frozenset({"timezone"}),
     "inventory": frozenset({"timezone"}),
@@ -101,7 +100,7 @@ class Source(Section):
     bearer_token_file: Text | None = None
     """prometheus, slurmrestd: file that holds the bearer token, read at each pass."""
     username: Text | None = None
-    """prometheus: user of basic authentication."""
+    """prometheus: user of basic authentication; slurmrestd: whose the token is, where it doesn't say."""
     password_env: Text | None = None
     """prometheus: environment variable that holds the password."""
     password_file: Text | None = None
@@ -184,18 +183,16 @@ class Source(Section):
             raise fault(f"{url!r} is no URL", "write it as http://HOST:9090", key=self.kind)
 
     def _check_sign_in(self) -> None:
-        for one, other in (
-            ("bearer_token_env", "bearer_token_file"),
-            ("password_env", "password_file"),
-            ("bearer_token_env", "username"),
-            ("bearer_token_file", "username"),
-        ):
+        beside = [("bearer_token_env", "bearer_token_file"), ("password_env", "password_file")]
+        if self.kind != "slurmrestd":  # a token of Slurm's is somebody's
+            beside += [("bearer_token_env", "username"), ("bearer_token_file", "username")]
+        for one, other in beside:
             if getattr(self, one) is not None and getattr(self, other) is not None:
                 raise fault(f"stands beside {one}, and only one can be used", "keep one of them", key=other)
         has_password = self.password_env is not None or self.password_file is not None
         if has_password and self.username is None:
             raise fault("a password without `username`", "add username", key="username")
-        if self.username is not None and not has_password:
+        if self.username is not None and not has_password and self.kind != "slurmrestd":
             raise fault("a user without a password", "add password_env or password_file", key="username")
         if (self.cert_file is None) != (self.key_file is None):
             raise fault("a client certificate needs both cert_file and key_file", "add the other", key="cert_file")

@@ -15,7 +15,7 @@ from pipelines.sources.json_members import BrokenJson, Member, read_members
 from pipelines.sources.sacct import batch_of
 from pipelines.sources.sacct_text import COLUMNS
 from pipelines.sources.slurm_json_row import row_of
-from pipelines.sources.slurm_values import moment
+from pipelines.sources.slurm_values import errors_in, moment
 from pipelines.sources.tally import Tally
 from pipelines.tables import Batch
 
@@ -72,8 +72,8 @@ class _Answers:
                 self._begin(member)
             elif member.key == "last_update":
                 self._last_update[member.document] = moment(member.value)
-            elif member.key == "errors" and isinstance(member.value, list):
-                self._tally.add("Slurm answered with an error", member.line, count=len(member.value))
+            elif member.key == "errors" and (count := errors_in(member.value)):
+                self._tally.add("Slurm answered with an error", member.line, count=count)
 
     def rows(self) -> pl.DataFrame:
         """``line`` and ``COLUMNS``, as `sacct_text.read_rows` yields them."""

@@ -5,6 +5,8 @@ The answers are read as the files of `slurm_json` and `slurm_state` are: they ar
 
 from __future__ import annotations
 
+import base64
+import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -43,6 +45,7 @@ _SLICE: Final = timedelta(days=7)
 _STATE: Final = ("slurm/{}/jobs", "slurm/{}/nodes", "slurm/{}/reservations", "slurm/{}/partitions")
 _LIMITS: Final = ("slurmdb/{}/qos", "slurmdb/{}/associations")
 _TOKEN: Final = "X-SLURM-USER-TOKEN"  # noqa: S105  the name of a header
+_USER: Final = "X-SLURM-USER-NAME"
 _MEND: Final = "check `bearer_token_file` (a JWT of `scontrol token`) and that the URL is slurmrestd's"
 
 
@@ -66,7 +69,7 @@ def read_slurm_rest(
     with closing(_Slurm(source, client)) as slurm, tempfile.TemporaryDirectory(prefix="gpuledger-slurm-") as folder:
         accounting = [
             read_slurm_json(
-                slurm.save(f"slurmdb/{slurm.version}/jobs", Path(folder) / "jobs.json", _between(first, last)),
+                slurm.jobs(first, last, Path(folder) / "jobs.json"),
                 cluster=source.cluster or "default",
                 shards_per_gpu=source.shards_per_gpu,
                 name=source.written,
@@ -122,10 +125,21 @@ def _slices(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime
         start += _SLICE
 
 
-def _between(start: datetime, end: datetime) -> Mapping[str, str]:
+def _between(start: datetime, end: datetime) -> dict[str, str]:
     # slurmrestd reads times in its own zone, which lies within a day of UTC: rather too many jobs than too few.
     day = timedelta(days=1)
     return {"start_time": f"{start - day:%Y-%m-%dT%H:%M:%S}", "end_time": f"{end + day:%Y-%m-%dT%H:%M:%S}"}
+
+
+def _user_of(token: str) -> str | None:
+    """Return whose token a JWT is: older versions of slurmrestd want to be told."""
+    part = token.split(".")[1] if token.count(".") == 2 else ""
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+        user = claims.get("sun") or claims.get("username")
+    except (ValueError, AttributeError):
+        return None
+    return user if isinstance(user, str) else None
 
 
 class _Slurm:
@@ -136,12 +150,14 @@ class _Slurm:
     """
 
     def __init__(self, source: Source, client: httpx.Client | None) -> None:
-        # The sign-in keys are a Prometheus's; slurmrestd has a header of its own for the token.
-        client = client or client_of(source.model_copy(update={"prometheus": source.written}))
-        token = client.headers.get("Authorization", "").removeprefix("Bearer ")
+        # The sign-in keys are a Prometheus's; slurmrestd has headers of its own for the user and the token.
+        client = client or client_of(source.model_copy(update={"prometheus": source.written, "username": None}))
+        token = client.headers.pop("Authorization", "").removeprefix("Bearer ")
         if token:
             client.headers[_TOKEN] = token
-            del client.headers["Authorization"]
+        user = source.username or _user_of(token)
+        if user and _USER not in client.headers:
+            client.headers[_USER] = user
         self._connection = Connection(source.written, client)
         self.version = self._newest()
 
@@ -157,6 +173,13 @@ class _Slurm:
                 raise SourceError(self._connection.url, f"refuses the sign-in (HTTP {status})", _MEND)
         what = f"speaks none of the versions {VERSIONS[-1]} to {VERSIONS[0]} of Slurm's REST API"
         raise SourceError(self._connection.url, what, _MEND)
+
+    def jobs(self, start: datetime, end: datetime, file: Path) -> Path:
+        """Write the accounting of some time into a file; return the file. Raises SourceError."""
+        path, times = f"slurmdb/{self.version}/jobs", _between(start, end)
+        if self.version != VERSIONS[-1]:  # which tells every run of a requeued job unasked
+            times |= {"show_duplicates": "true"}
+        return self.save(path, file, times)
 
     def save(self, path: str, file: Path, parameters: Mapping[str, str] | None = None, *, append: bool = False) -> Path:
         """Write an answer into a file, behind what stands there if `append`; return the file.

@@ -34,7 +34,7 @@ from pipelines.sources.slurm_limits import (
 )
 from pipelines.sources.slurm_nodes import node_facts
 from pipelines.sources.slurm_tables import SlurmTable, is_header
-from pipelines.sources.slurm_values import members_of, moment
+from pipelines.sources.slurm_values import errors_in, members_of, moment
 from pipelines.sources.tally import Tally
 from pipelines.sources.tres import minors
 from pipelines.tables import Batch
@@ -201,8 +201,8 @@ def _read_json(answers: _Answers, stream: BinaryIO, tally: Tally) -> None:
                 known = True
                 if not member.entry and isinstance(member.value, list) and member.key != "jobs":
                     answers.of[member.key] += [members_of(entry) for entry in member.value]
-            elif member.key == "errors" and isinstance(member.value, list) and member.value:
-                tally.add("Slurm answered with an error", member.line, count=len(member.value))
+            elif member.key == "errors" and (count := errors_in(member.value)):
+                tally.add("Slurm answered with an error", member.line, count=count)
     except BrokenJson as error:
         tally.add(error.what, error.line)
         return

@@ -47,3 +47,9 @@ def text_of(value: Any) -> str | None:
 def members_of(value: Any) -> Mapping[str, Any]:
     """The members of an object; of anything else none."""
     return value if isinstance(value, dict) else {}
+
+
+def errors_in(value: Any) -> int:
+    """How many errors an answer tells; that nothing was found (9003, ESLURM_REST_EMPTY_RESULT) is none."""
+    listed = value if isinstance(value, list) else []
+    return sum(not isinstance(each, dict) or number_of(each.get("error_number")) != "9003" for each in listed)

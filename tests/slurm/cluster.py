@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -134,6 +134,16 @@ class Slurm:
         for sql in ("CREATE USER slurm@'127.0.0.1'", "GRANT ALL ON *.* TO slurm@'127.0.0.1'"):
             self._sql(sql)
 
+    def rest(self) -> tuple[str, str]:
+        """Start slurmrestd; return its URL and the file with a token of this user's."""
+        (port,) = _free_ports(1)
+        token = self.folder / "token"
+        token.write_text(self.run("scontrol", "token", "lifespan=3600").strip().partition("=")[2])
+        apart = {"SLURMRESTD_SECURITY": "disable_user_check", "SLURM_JWT": "daemon"}
+        self._daemon("slurmrestd", "-a", "rest_auth/jwt", f"127.0.0.1:{port}", environ=apart)
+        self.wait("slurmrestd", lambda: _listens(port))
+        return f"http://127.0.0.1:{port}", str(token)
+
     def roll_up(self, hours: int) -> None:
         """Let the database sum up what was done, as it does when an hour is over: move it all some hours back."""
         by = 3600 * hours
@@ -172,6 +182,8 @@ class Slurm:
             "StorageLoc=slurm_acct\n"
         )
         (folder / "slurmdbd.conf").chmod(0o600)
+        (folder / "jwt.key").write_bytes(os.urandom(32))
+        (folder / "jwt.key").chmod(0o600)
         host = socket.gethostname()
         nodes = "".join(
             f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=16 RealMemory=4096 "
@@ -193,15 +205,25 @@ class Slurm:
             f"AccountingStoragePort={slurmdbd}\nAccountingStoragePass={folder}/run/munge.socket\nAccountingStorageTRES=gres/gpu,gres/gpu:a100,gres/shard\n"
             f'{nodes}PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP TRESBillingWeights="{WEIGHTS}"\n'
         )
+        if can_sign():
+            for name in ("slurm.conf", "slurmdbd.conf"):
+                with (folder / name).open("a") as file:
+                    file.write(f"AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={folder}/jwt.key\n")
         (folder / "gres.conf").write_text(
             "".join(f"NodeName={n} Name=gpu Type=a100 File={folder}/gpu-{n}-[0-{GPUS_PER_NODE - 1}]\n" for n in NODES)
             + "".join(f"NodeName={n} Name=shard Count={GPUS_PER_NODE * SHARDS_PER_GPU}\n" for n in NODES)
         )
 
-    def _daemon(self, program: str, *options: str) -> None:
+    def _daemon(self, program: str, *options: str, environ: Mapping[str, str] | None = None) -> None:
         with (self.folder / f"{program}.out").open("ab") as log:
             self._daemons.append(
-                subprocess.Popen([program, *options], env=self.environ, stdout=log, stderr=log, start_new_session=True)
+                subprocess.Popen(
+                    [program, *options],
+                    env={**self.environ, **(environ or {})},
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
             )
 
     def _stop(self) -> None:
@@ -217,6 +239,12 @@ class Slurm:
 def missing() -> Sequence[str]:
     """Programs that a whole Slurm needs and this machine lacks."""
     return [program for program in PROGRAMS if shutil.which(program) is None]
+
+
+def can_sign() -> bool:
+    """Whether this Slurm knows JWTs, and has slurmrestd to show them to."""
+    plugins = Path("/usr/lib").glob("*/slurm*/auth_jwt.so")
+    return shutil.which("slurmrestd") is not None and any(plugins)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -18,13 +18,16 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from pipelines.config import Source
 from pipelines.facts import Facts
 from pipelines.operations import replay
 from pipelines.slurm_billing import billing, weights_of
+from pipelines.sources.sacct import read_sacct
 from pipelines.sources.slurm_json import read_slurm_json
+from pipelines.sources.slurm_rest import read_slurm_rest
 from pipelines.sources.slurm_state import read_slurm_state
 from pipelines.tables import Batch
-from tests.slurm.cluster import GPUS_PER_NODE, NODES, SHARDS_PER_GPU, WEIGHTS, Slurm, missing
+from tests.slurm.cluster import GPUS_PER_NODE, NODES, SHARDS_PER_GPU, WEIGHTS, Slurm, can_sign, missing
 
 pytestmark = [
     pytest.mark.skipif(os.environ.get("GPULEDGER_SLURM") != "1", reason="a cluster takes minutes: make test-slurm"),
@@ -166,6 +169,26 @@ def test_saccts_json_says_the_same_as_its_text(worked: SimpleNamespace) -> None:
     for row in batch.records.rows(named=True):
         seconds[row["slurm_account"]] += Decimal(row["gpus"]) * int((row["end"] - row["start"]).total_seconds())
     assert seconds == {account: total for account, total in counted(worked.folder).items() if total}
+
+
+@pytest.mark.skipif(not can_sign(), reason="needs slurmrestd: apt-get install slurmrestd slurm-wlm-jwt-plugin")
+def test_slurmrestd_says_the_same_as_the_files(worked: SimpleNamespace) -> None:
+    url, token = worked.slurm.rest()
+    context = {"path": worked.folder / "gpuledger.yaml", "zone": None}
+    keys = {"slurmrestd": url, "cluster": "loopback", "bearer_token_file": token, "shards_per_gpu": 4}
+    source = Source.model_validate(keys, context=context)
+    asked = read_slurm_rest(source, (datetime.now(UTC) - timedelta(hours=1), datetime.now(UTC)))
+    text = read_sacct(worked.folder / "jobs.txt", cluster="loopback", zone=ZoneInfo("UTC"), shards_per_gpu=4)
+    columns = ("workload", "start", "end", "gpus", "model", "nodes", "slurm_account", "ended")
+
+    def told(batch: Batch) -> set[str]:
+        return {str(row) for row in batch.records.select(columns).rows()}
+
+    assert told(text) <= told(asked)  # both runs of the requeued job too
+    assert {row["node"] for row in asked.facts["scheduler_node"].rows(named=True)} == set(NODES)
+    assert asked.facts["booking"]["booking"].to_list() == ["train"]
+    assert "vision" in asked.facts["slurm_account"]["account"].to_list()
+    assert [finding for finding in asked.findings if finding.code == "bad_line"] == []
 
 
 def test_a_running_job_holds_the_cards_that_slurm_gave_it(worked: SimpleNamespace) -> None:
