@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from exporter.endpoints import Builder, Endpoints
 from exporter.errors import UsageError, WorkError
 from exporter.exposition import Renderer
 from exporter.families import FamilyBuilder
+from exporter.json_lines import log_as_json, log_line
 from exporter.kernel_log import KernelLog
 from exporter.log_lines import open_lines
 from exporter.owners import slurm_cgroups
@@ -70,6 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="print one pass to stdout and exit")
     parser.add_argument(
         "--expect", type=_whole(0, _DEVICES_AT_MOST), metavar="N", help="how many GPUs this node should have"
+    )
+    parser.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="how it says what it does, on stderr"
     )
     parser.add_argument(
         "--node-name", metavar="NAME", help="value of the node label (default $NODE_NAME, else host name)"
@@ -158,6 +163,8 @@ def _interval(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT. Raises UsageError, ConfigError, BackendError."""
     host, port = _address(args.listen)
+    if args.log_format == "json":
+        log_as_json()
     settings = load_web_config(args.web_config) if args.web_config else None
     node = args.node_name or os.environ.get("NODE_NAME") or socket.gethostname()
     if not args.once and threading.current_thread() is threading.main_thread():
@@ -184,11 +191,26 @@ def run(args: argparse.Namespace) -> int:
         openmetrics=not (args.dcgm_names or args.counters),
     )
     server = Server(endpoints.answer, settings, max_connections=args.max_connections)
-    asyncio.run(_serve(server, sampler, endpoints, host, port, secure=bool(settings and settings.tls)))
+    told = partial(_told, json=args.log_format == "json")
+    asyncio.run(_serve(server, sampler, endpoints, host, port, secure=bool(settings and settings.tls), told=told))
     return 0
 
 
-async def _serve(server: Server, sampler: Sampler, endpoints: Endpoints, host: str, port: int, *, secure: bool) -> None:
+def _told(text: str, *, json: bool) -> None:
+    """Say something that isn't a trouble on stderr."""
+    print(log_line(text, logger=__name__) if json else text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+async def _serve(
+    server: Server,
+    sampler: Sampler,
+    endpoints: Endpoints,
+    host: str,
+    port: int,
+    *,
+    secure: bool,
+    told: Callable[[str], None],
+) -> None:
     stop = threading.Event()
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -204,7 +226,7 @@ async def _serve(server: Server, sampler: Sampler, endpoints: Endpoints, host: s
     threading.Thread(target=sampler.run, args=(endpoints.publish, stop), name="sampler", daemon=True).start()
     scheme = "https" if secure else "http"
     named = f"[{host}]" if ":" in host else host or "[::]"
-    print(f"serving {scheme}://{named}:{server.port}/metrics ({sampler.backend.name})", file=sys.stderr)  # noqa: T201
+    told(f"serving {scheme}://{named}:{server.port}/metrics ({sampler.backend.name})")
     await ended.wait()
     stop.set()
     sampler.close()

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, make_wsgi_app
 
 from exporter.errors import GpuLedgerError, UsageError, WorkError
+from exporter.json_lines import log_line
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from wsgiref.types import StartResponse, WSGIEnvironment
 
 LATE_PASSES: Final = 3
@@ -186,10 +186,9 @@ def _fields(passed: Passed) -> dict[str, object]:
 
 
 def as_json(text: str, fields: Mapping[str, object]) -> str:
-    """Return a log line as one JSON object."""
-    return json.dumps(
-        {"time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "message": text, **fields}, ensure_ascii=False
-    )
+    """Return what a pass says as one JSON object."""
+    level = "error" if fields.get("result") == "failed" else "info"
+    return log_line(text, level=level, logger="gpuledger.run", fields=fields)
 
 
 class _Server(socketserver.ThreadingMixIn, WSGIServer):

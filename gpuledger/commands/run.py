@@ -37,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run one pass, or passes until SIGTERM."""
     from prometheus_client import REGISTRY
 
+    from exporter.json_lines import log_as_json
     from gpuledger.daemon import Daemon, as_json, serve_metrics
     from pipelines.operations import run_pass
     from pipelines.periods import parse_duration
@@ -45,6 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
     if every <= timedelta(0):
         raise UsageError(f"--every {arguments.every}: expected more than zero; write it as 5m")
     config = options.load_config(arguments)
+    if arguments.log_format == "json":
+        log_as_json()
     progress = _progress()
     if arguments.once:
         print(run_pass(config, progress=progress).whole())
