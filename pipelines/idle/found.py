@@ -104,7 +104,7 @@ def find_idle(metered: Metered, rated: Rated, config: Config, period: Period, as
     usage = clipped(metered.usage, within)
     spells = episodes(usage, metered.leases, analysis, config, within)
     free = free_items(usage, metered.leases, rated, config, within)
-    held = held_items(rated, analysis, spells, config, within)
+    held = held_items(rated, analysis, metered.leases, spells, config, within)
     items = [*held, *_priced(free, config.currency)]
     return Idle(
         period,

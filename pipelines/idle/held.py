@@ -90,13 +90,24 @@ def episodes(
         )
     )
     end = min(within[1], reached)
-    over = (pl.col("over") & (pl.col("ends") <= within[1])).fill_null(value=False)
-    ongoing = (pl.col("end") >= end - SLACK_MS) & (pl.col("ends") >= end - SLACK_MS) & ~over
+    ongoing = (pl.col("end") >= end - SLACK_MS) & (pl.col("ends") >= end - SLACK_MS) & ~_over("ends", "over", within)
     return (
         joined.with_columns(ongoing=ongoing)
         .sort("gpu_ms", *key, descending=[True, False, False, False, False], nulls_last=True)
         .select(pl.col(c).cast(t) for c, t in EPISODE.items())
     )
+
+
+def _over(end: str, ended: str, within: Interval) -> pl.Expr:
+    """Whether a lease is known to be over by the end of a period."""
+    return (pl.col(ended) & (pl.col(end) <= within[1])).fill_null(value=False)
+
+
+def running(leases: pl.DataFrame, within: Interval) -> pl.DataFrame:
+    """Return those of the leases (metering.LEASE) that go on at the end of a period."""
+    end = min(within[1], leases.select(pl.col("end").max()).item() or within[1])
+    there = (pl.col("end") >= end - SLACK_MS) & (pl.col("start") < within[1])
+    return leases.filter(there & ~_over("end", "ended", within))
 
 
 def _idle_hours(usage: pl.DataFrame, leases: pl.DataFrame, analysis: Analysis, config: Config) -> pl.DataFrame:
@@ -129,7 +140,9 @@ def _idle_hours(usage: pl.DataFrame, leases: pl.DataFrame, analysis: Analysis, c
     return sums.filter(pl.col("idle_ms") > 0).with_columns(full=pl.col("idle_ms") >= _FULL * pl.col("held"))
 
 
-def held_items(rated: Rated, analysis: Analysis, spells: pl.DataFrame, config: Config, within: Interval) -> list[Item]:
+def held_items(
+    rated: Rated, analysis: Analysis, leases: pl.DataFrame, spells: pl.DataFrame, config: Config, within: Interval
+) -> list[Item]:
     """Return what was held and idle, or barely used, by tenant and workload.
 
     The money is a part of each tenant's waste, as `analysis.bottlenecks` splits it to the cent. What nobody owns is
@@ -137,8 +150,10 @@ def held_items(rated: Rated, analysis: Analysis, spells: pl.DataFrame, config: C
 
     Args:
         analysis: of the period.
+        leases: metering.LEASE.
         spells: EPISODE.
     """
+    on = set(running(leases, within).select("cluster", "workload").iter_rows())
     told: dict[tuple[str | None, str, str], dict[str, Bottleneck]] = defaultdict(dict)
     for found in bottlenecks(rated, analysis, within, config.currency):
         told[found.tenant, found.cluster, found.workload][found.cause] = found
@@ -149,7 +164,8 @@ def held_items(rated: Rated, analysis: Analysis, spells: pl.DataFrame, config: C
     for tenant, use in sorted(rated.tenants.items(), key=lambda pair: str(pair[0])):
         for (cluster, workload), work in sorted(use.workloads.items()):
             key = (tenant, cluster, workload)
-            items += _of_workload(tenant, work, told.get(key, {}), by_work.get(key), config.currency, within)
+            since = work.start if (cluster, workload) in on else None
+            items += _of_workload(tenant, work, told.get(key, {}), by_work.get(key), config.currency, since)
     return items
 
 
@@ -159,7 +175,7 @@ def _of_workload(
     told: dict[str, Bottleneck],
     spells: pl.DataFrame | None,
     currency: str,
-    within: Interval,
+    since: int | None,
 ) -> Iterator[Item]:
     used = {cause: c for cause, c in work.causes.items() if cause not in (IDLE, UNOBSERVED) and c.gpu_ms}
 
@@ -186,7 +202,7 @@ def _of_workload(
         known = [amount for amount in amounts if amount is not None]
         yield Item(
             "held_barely_used", *common, None, None, rest / HOUR_MS, worth, work.start, work.end,
-            work.start if work.end >= within[1] - SLACK_MS else None, 0,
+            since, 0,
             {"utilization_outside_idle": round(float(activity), 4), "coverage": _ratio(work.held.coverage),
              "causes": {cause: round(float(c.gpu_ms / HOUR_MS), 6) for cause, c in sorted(used.items())}},
             sum(known, Decimal(0)) if known else None,

@@ -12,7 +12,7 @@ import polars as pl
 
 from pipelines.config import Config
 from pipelines.config_reclaim import ReclaimPolicy
-from pipelines.idle.held import SLACK_MS
+from pipelines.idle.held import running
 from pipelines.instants import HOUR_MS
 from pipelines.intervals import Interval
 from pipelines.rated import Rated, WorkloadUse
@@ -92,12 +92,10 @@ def hits(
         leases: metering.LEASE.
         spells: held.EPISODE.
     """
-    end = min(within[1], leases.select(pl.col("end").max()).item() or within[1])
-    over = (pl.col("ended") & (pl.col("end") <= within[1])).fill_null(value=False)
-    running = leases.filter((pl.col("end") >= end - SLACK_MS) & (pl.col("start") < within[1]) & ~over)
     held = {
         (cluster, workload): gpus
-        for cluster, workload, gpus in running.group_by("cluster", "workload")
+        for cluster, workload, gpus in running(leases, within)
+        .group_by("cluster", "workload")
         .agg(pl.struct("device", "instance").n_unique())
         .iter_rows()
     }
