@@ -7,6 +7,7 @@ GpuLedgerError
     ├── SourceError     a source could not be read
     ├── LedgerError     the ledger could not be read or written
     │   └── LedgerBusy  another process holds it
+    ├── EngineError     the engine that rolls up elsewhere isn't there, or failed
     └── ConservationError  a device-second or a cent is in no place or in two
 
 Each message is one line that names the thing at fault, what was expected and the mend.
@@ -73,6 +74,10 @@ class LedgerBusy(LedgerError):
     def __init__(self, path: str, holder: str) -> None:
         self.path, self.holder = path, holder
         super().__init__(f"{path}: held by {holder}; wait for it to finish or stop it, then try again")
+
+
+class EngineError(WorkError):
+    """The engine that rolls up elsewhere isn't installed, can't be reached, or failed."""
 
 
 class ConservationError(WorkError):

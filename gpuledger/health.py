@@ -62,6 +62,7 @@ def examine(config_path: Path, *, now: datetime) -> Iterator[Outcome]:
     yield Outcome("ok", "configuration", f"{config_path}")
     for source in config.sources:
         yield check_source(source)
+    yield from check_engine(config)
     yield check_folder(config.ledger)
     yield from check_ledger(config.ledger)
     yield check_freshness(config, now=now)
@@ -125,6 +126,16 @@ def _check_server(subject: str, source: Source) -> Outcome:
     if answer.is_error:
         return Outcome("wrong", subject, f"{url}: HTTP {answer.status_code}", "is this the root of its HTTP API?")
     return Outcome("ok", subject, f"{url}: answers")
+
+
+def check_engine(config: Config) -> Iterator[Outcome]:
+    """Whether the engine that rolls samples up, where one is named, is there."""
+    from pipelines.engine.connect import missing
+
+    url = config.engine.spark
+    if url is not None:
+        found, _, mend = (missing(url) or "").partition("; ")
+        yield Outcome("wrong", "engine", found, mend) if found else Outcome("ok", "engine", f"{url}: is there")
 
 
 def check_folder(folder: Path) -> Outcome:

@@ -45,6 +45,7 @@ from pipelines.config_scalars import (
     Duration,
     Glob,
     Instant,
+    SparkUrl,
     TenantId,
     Text,
     Zone,
@@ -67,6 +68,7 @@ __all__ = [
     "Config",
     "Discount",
     "Energy",
+    "Engine",
     "Exchange",
     "Grant",
     "Idle",
@@ -262,6 +264,13 @@ class Window(Section):
         return self
 
 
+class Engine(Section):
+    """Where samples are rolled up."""
+
+    spark: SparkUrl | None = None
+    """Spark Connect server, as `sc://host:port`; its workers have gpuledger and see the ledger's folder."""
+
+
 class Config(Section):
     """A whole gpuledger.yaml."""
 
@@ -309,6 +318,8 @@ class Config(Section):
     """From which amounts the alerts speak."""
     access: Access = Access()
     """Who may see what in the app."""
+    engine: Engine = Engine()
+    """Where samples are rolled up; left out: here."""
     ledger_folder: Text = Field("ledger", alias="ledger")
     """Folder of the ledger, relative to this file."""
 
@@ -385,7 +396,7 @@ class Config(Section):
     @cached_property
     def config_hash(self) -> str:
         """SHA-256 of what the file means for the ledger: comments, order, defaults, what books nothing don't count."""
-        aside = {"access", "alerts", "reclaim"}
+        aside = {"access", "alerts", "engine", "reclaim"}
         meaning = self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=aside)
         return hashlib.sha256(json.dumps(meaning, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 

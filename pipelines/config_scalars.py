@@ -24,6 +24,7 @@ UNATTRIBUTED: Final = "unattributed"
 """Who pays where no tenant does; no tenant's id."""
 _WHOLE_DIGITS: Final = 15
 _FRACTION_DIGITS: Final = 18  # what the published tables hold
+_SPARK_URL: Final = re.compile(r"sc://(?:[^\s/:;\[\]]+|\[[0-9a-fA-F:]+\])(?::\d{1,5})?(?:/(?:;\S*)?)?", re.ASCII)
 _WHOLE: Final = re.compile(r"\d{1,9}", re.ASCII)
 UTC_ZONE: Final = ZoneInfo("UTC")
 
@@ -142,6 +143,12 @@ def _currency(value: Any) -> str:
     return str(value)
 
 
+def _spark_url(value: Any) -> str:
+    if not isinstance(value, str) or _SPARK_URL.fullmatch(value) is None:
+        raise fault(f"{_shown(value)} is no address of Spark Connect", "write it as sc://spark.example.org:15002")
+    return str(value)
+
+
 def _names(value: Any) -> Any:
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
@@ -191,5 +198,6 @@ Day = Annotated[date, BeforeValidator(_day), Written("day")]
 Zone = Annotated[
     ZoneInfo, BeforeValidator(_zone), PlainSerializer(lambda zone: zone.key, return_type=str), Written("IANA time zone")
 ]
+SparkUrl = Annotated[str, BeforeValidator(_spark_url), Written("sc:// URL")]
 Names = Annotated[tuple[Text, ...], BeforeValidator(_names), Written("list of text, or one comma-separated text")]
 """A list of text, or one comma-separated text."""

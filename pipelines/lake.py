@@ -127,6 +127,28 @@ class Wanted:
     since: date = date.min
 
 
+@dataclass(frozen=True)
+class Stored:
+    """Listed parts, and the lake's folder that their paths are relative to."""
+
+    folder: Path
+    paths: Sequence[str]
+
+    def groups(self) -> list[Wanted]:
+        """Return all cards in groups of one cluster and about ROWS_AT_ONCE samples.
+
+        Raises:
+            LedgerError: a listed part is missing or damaged.
+        """
+        key = ["cluster", "device"]
+        found = _each(self.folder, self.paths, lambda file: _scan(file).group_by(key).len().collect())
+        if not found:
+            return []
+        cards = pl.concat(found).group_by(key).agg(pl.col("len").sum()).sort(key)
+        parted = cards.partition_by("cluster", maintain_order=True)
+        return [Wanted(of["cluster"][0], group.to_list()) for of in parted for group in _groups(of)]
+
+
 def read(folder: Path, paths: Sequence[str], wanted: Sequence[Wanted] | None = None) -> Iterator[pl.DataFrame]:
     """Yield the samples of listed parts, all of one card in one table, in tables of about ROWS_AT_ONCE.
 

@@ -234,6 +234,7 @@ class Ledger:
             ),
             facts=fact_store.read(self._connection, _ACTIVE_IMPORTS),
             some=lambda wanted: lake.read(self.folder / LAKE_NAME, self._paths(), wanted),
+            stored=lake.Stored(self.folder / LAKE_NAME, tuple(self._paths())),
         )
 
     def _paths(self) -> list[str]:

@@ -28,6 +28,7 @@ from pipelines.hierarchy import with_hierarchy
 from pipelines.holdings import held_runs
 from pipelines.instants import from_ms, to_ms
 from pipelines.intervals import Interval, intersect, union
+from pipelines.lake import Stored
 from pipelines.leases import Lease
 from pipelines.listings import with_listings
 from pipelines.looking import Look, Read, dirty_by_records, look_again
@@ -37,7 +38,7 @@ from pipelines.rerolling import changed_days, part_table, rolled_again, stamped_
 from pipelines.rollup import Stamps, roll_up
 from pipelines.schedulers import Demand, Record, fitted, named_leases, pushed_out, records_from
 from pipelines.shown import CARD_KEY, Tables
-from pipelines.sighting import Sight, look, sighted
+from pipelines.sighting import Engine, Sight, look, sighted
 from pipelines.tables import Finding
 from pipelines.tenancy import tenancy_edges
 
@@ -91,6 +92,7 @@ class Inputs:
 
     Attributes:
         some: yields the samples of some cards again, for who remembers the others.
+        stored: where all samples lie, for an engine that reads them itself.
     """
 
     samples: Iterable[pl.DataFrame]
@@ -99,6 +101,7 @@ class Inputs:
     inventory: pl.DataFrame
     facts: Facts = NOTHING
     some: Read | None = None
+    stored: Stored | None = None
 
 
 @dataclass(frozen=True)
@@ -151,13 +154,18 @@ class Metered:
     state: Mapping[str, pl.DataFrame] = field(default_factory=dict)  # fleet_state.TABLES
 
 
-def meter(inputs: Inputs, config: Config, *, window: Interval | None = None) -> Metered:
+def meter(inputs: Inputs, config: Config, *, window: Interval | None = None, engine: Engine | None = None) -> Metered:
     """Return who held what and how it was used; `window` as in `meter_again`."""
-    return meter_again(inputs, config, window=window, memory=None)[0]
+    return meter_again(inputs, config, window=window, memory=None, engine=engine)[0]
 
 
 def meter_again(
-    inputs: Inputs, config: Config, *, window: Interval | None, memory: Memory | None
+    inputs: Inputs,
+    config: Config,
+    *,
+    window: Interval | None,
+    memory: Memory | None,
+    engine: Engine | None = None,
 ) -> tuple[Metered, Remade]:
     """Return who held what and how it was used, exactly as if all were made anew.
 
@@ -165,10 +173,11 @@ def meter_again(
         memory: what the last pass under this configuration left; None: everything is made anew.
         window: what will be reported on, in ms: usage is cut at its edges, runs without an end are held to its end,
             and capacity without a known bound reaches to them; None: the span of the data.
+        engine: reads and measures all samples elsewhere, where all are to be read; None: here.
     """
     table = _in_ms(inputs.records, "start", "end")
     scheduled = _scheduled(table)
-    looked = _look(inputs, config, scheduled, memory)
+    looked = _look(inputs, config, scheduled, memory, engine)
     sight = looked.sight if isinstance(looked, Look) else looked
     seen = sighted(sight, config)
     fleet, findings = seen.fleet, seen.findings
@@ -224,8 +233,12 @@ def meter_again(
     return metered, remade
 
 
-def _look(inputs: Inputs, config: Config, scheduled: pl.DataFrame, memory: Memory | None) -> Look | Sight:
+def _look(
+    inputs: Inputs, config: Config, scheduled: pl.DataFrame, memory: Memory | None, engine: Engine | None
+) -> Look | Sight:
     if memory is None or inputs.some is None or config.sharing.split != "even":
+        if engine is not None and inputs.stored is not None:
+            return engine.look(inputs.stored, config, scheduled)
         return look(inputs.samples, config, scheduled)  # what owners of a shared device use is measured by the sample
     relabelled = dirty_by_records(memory.scheduled, scheduled, memory.shown)
     dirty = pl.concat([memory.dirty, relabelled]).group_by(CARD_KEY).agg(pl.col("changed").min())

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from exporter.errors import LedgerError, SourceError, UsageError, WorkError
 from pipelines.book.reckoning import Reckoned, Reckoning
 from pipelines.config import Config, Source, load
+from pipelines.engine import engine_of
 from pipelines.findings import merge_findings
 from pipelines.ingest import Ingested, Progress, ingest
 from pipelines.instants import from_ms
@@ -25,6 +26,7 @@ from pipelines.periods import Period, local_months, parse_period
 from pipelines.publish import Publication, last_published, publish, published_fleet, published_outlook
 from pipelines.rating import rate
 from pipelines.report import Report
+from pipelines.sighting import Engine
 from pipelines.statement import make_report, within_of
 
 SMALL_PARTS: Final = 8
@@ -251,13 +253,17 @@ def _finish(ledger: Ledger, config: Config, done: Ingested, now: datetime) -> Ru
     published = last_published(config.ledger)
     if published is not None and published.made_from == made_from:
         return RunResult(done, rebuilt=False, publication=None)
-    metered = _meter(ledger, config, _window(config, None, None), now)
+    with engine_of(config) as engine:
+        metered = _meter(ledger, config, _window(config, None, None), now, engine)
     return RunResult(done, rebuilt=True, publication=publish(config, metered, made_from=made_from, as_of=now))
 
 
-def _meter(ledger: Ledger, config: Config, window: Interval | None, now: datetime) -> Metered:
+def _meter(
+    ledger: Ledger, config: Config, window: Interval | None, now: datetime, engine: Engine | None = None
+) -> Metered:
     made_by = f"{config.config_hash}:{window}"
-    metered, remade = meter_again(ledger.inputs(), config, window=window, memory=ledger.memory(made_by))
+    memory = ledger.memory(made_by)
+    metered, remade = meter_again(ledger.inputs(), config, window=window, memory=memory, engine=engine)
     findings = [*ledger.findings(), *metered.findings]
     made_from = ledger.basis(config.config_hash)
     ledger.store_metered(metered, remade, made_from=made_from, made_by=made_by, at=now, findings=findings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -49,6 +49,9 @@ USAGE: Final[dict[str, pl.DataType]] = {
 """One row per UTC hour (cut further at every edge), device, state and lease."""
 
 ROWS_IN_MEMORY: Final = 12_000_000
+Instances = Mapping[int, Sequence[int]]
+"""The devices that cards are cut into, by the card's ``dev``."""
+
 _NOTHING: Final = (
     pl.DataFrame(
         schema={
@@ -101,6 +104,15 @@ class Stamps:
         self.groups = [*others.groups, *self.groups]
         self._others = others
 
+    def measured(self, spans: pl.DataFrame, numbers: pl.DataFrame, instances: Instances) -> pl.DataFrame:
+        """Add to each span what was observed in it: RATIOS' sums, ``memory_byte_ms`` and ``span_joules``.
+
+        Args:
+            spans: ``dev``, ``start``, ``end``, ``weight``, sorted; disjoint within a device.
+            numbers: ``dev``, ``card``, DEVICE_KEY of the devices.
+        """
+        return _measured(spans, numbers, instances, self)
+
     def _parked(self, rows: pl.DataFrame, name: str) -> Path:
         """Write a table to disk and return where."""
         if self._folder is None:
@@ -129,7 +141,7 @@ def roll_up(
     rows = _cut(parts, cuts)
     shares = rows.sort("dev", "start", "end", "num", "den").group_by("dev", "start", "end", maintain_order=True)
     spans = shares.agg(weight=(pl.col("num") / pl.col("den")).sum())
-    spans = _measured(spans, fleet, stamps)
+    spans = stamps.measured(spans, _numbers(fleet), fleet.instances)
     guessed = [n for n, lease in enumerate(leases) if lease.guessed]
     counts = ~pl.col("lease").is_in(guessed) & (pl.col("state") == "allocated")
     sums = [f"{name}_{unit}" for name in RATIOS for unit in ("observed_ms", "ppb_ms")]
@@ -146,13 +158,16 @@ def usage_order(usage: pl.DataFrame) -> pl.DataFrame:
     return usage.sort(*DEVICE_KEY[:-1], "start", "state", "lease", "profile", "weight_num", "weight_den", "end")
 
 
-def _measured(spans: pl.DataFrame, fleet: Fleet, stamps: Stamps) -> pl.DataFrame:
-    """Add to each span what was observed in it, group of cards by group."""
-    numbers = pl.DataFrame(
+def _numbers(fleet: Fleet) -> pl.DataFrame:
+    return pl.DataFrame(
         [(d.dev, d.card, d.cluster, d.device, d.instance, d.profile) for d in fleet.devices],
         schema={"dev": pl.Int32, "card": pl.Int32, **dict.fromkeys(DEVICE_KEY, pl.String)},
         orient="row",
     )
+
+
+def _measured(spans: pl.DataFrame, numbers: pl.DataFrame, instances: Instances, stamps: Stamps) -> pl.DataFrame:
+    """Add to each span what was observed in it, group of cards by group."""
     left = spans.join(numbers.select("dev", "card"), on="dev", maintain_order="left")
     measured = []
     for group in reversed(stamps.groups):
@@ -162,9 +177,9 @@ def _measured(spans: pl.DataFrame, fleet: Fleet, stamps: Stamps) -> pl.DataFrame
         own, left = left.filter(mine).drop("card"), left.filter(~mine)
         busy, energy = group.read()
         measured.append(
-            _measured_by(own, fleet, cards, _renumbered(busy, "dev", known), _renumbered(energy, "card", known))
+            _measured_by(own, instances, cards, _renumbered(busy, "dev", known), _renumbered(energy, "card", known))
         )
-    measured.append(_measured_by(left.drop("card"), fleet, set(), *_NOTHING))
+    measured.append(_measured_by(left.drop("card"), instances, set(), *_NOTHING))
     return pl.concat(measured)
 
 
@@ -179,9 +194,9 @@ def _renumbered(stamps: pl.DataFrame, column: str, known: pl.DataFrame) -> pl.Da
 
 
 def _measured_by(
-    spans: pl.DataFrame, fleet: Fleet, cards: Collection[int], busy: pl.DataFrame, energy: pl.DataFrame
+    spans: pl.DataFrame, instances: Instances, cards: Collection[int], busy: pl.DataFrame, energy: pl.DataFrame
 ) -> pl.DataFrame:
-    joules = _energy(spans, fleet, cards, busy, energy)
+    joules = _energy(spans, instances, cards, busy, energy)
     return spans.hstack(_observed(spans, busy)).with_columns(pl.Series("span_joules", joules, pl.Float64))
 
 
@@ -257,7 +272,7 @@ def _keys(dev: pl.Series, t: pl.Series) -> Ints:
 
 
 def _energy(
-    spans: pl.DataFrame, fleet: Fleet, cards: Collection[int], busy: pl.DataFrame, energy: pl.DataFrame
+    spans: pl.DataFrame, instances: Instances, cards: Collection[int], busy: pl.DataFrame, energy: pl.DataFrame
 ) -> Floats:
     """Return joules per span; NaN where the board's energy was not measured."""
     boards = energy.rename({"card": "dev"})
@@ -265,12 +280,11 @@ def _energy(
     joules = overlap.sum(boards["watts"].to_numpy()) / 1000
     joules[overlap.sum(np.ones(boards.height)) == 0] = np.nan
     devs = spans["dev"].to_numpy()
-    cut_cards = {card: devs for card, devs in fleet.instances.items() if card in cards}
-    for card, instances in cut_cards.items():
-        mine = np.flatnonzero(np.isin(devs, [card, *instances]))
+    for card, parts in ((card, instances[card]) for card in instances if card in cards):
+        mine = np.flatnonzero(np.isin(devs, [card, *parts]))
         board = energy.filter(pl.col("card") == card)
         if len(mine) and board.height:
-            joules[mine] = _over_instances(spans[mine], card, instances, busy, board)
+            joules[mine] = _over_instances(spans[mine], card, parts, busy, board)
     return joules
 
 

@@ -92,6 +92,12 @@ def nothing() -> dict[str, pl.DataFrame]:
     return {name: pl.DataFrame(schema=schema) for name, schema in TABLES.items()}
 
 
+def observed(samples: pl.DataFrame, reading: Reading) -> tuple[Scrapes, Observations]:
+    """Return what is left of samples (`show`), and what that observes."""
+    scrapes = clean(samples, exporter_pods=reading.exporter_pods, interval_ms=reading.interval_ms)
+    return scrapes, observe(scrapes, reading.interval_ms)
+
+
 def show(samples: pl.DataFrame, reading: Reading, scheduled: pl.DataFrame) -> Shown:
     """Return what samples show.
 
@@ -99,8 +105,7 @@ def show(samples: pl.DataFrame, reading: Reading, scheduled: pl.DataFrame) -> Sh
         samples: wide; all of the cards in it, from some UTC midnight on.
         scheduled: the schedulers' runs (``cluster``, ``labelled_as``, ``start``, ``end`` in ms).
     """
-    scrapes = clean(samples, exporter_pods=reading.exporter_pods, interval_ms=reading.interval_ms)
-    seen = observe(scrapes, reading.interval_ms)
+    scrapes, seen = observed(samples, reading)
     runs, named = runs_from_labels(scrapes, seen, scheduled)
     free = pl.col("free_slices").cast(pl.Int64)
     found = pl.concat(seen.findings)

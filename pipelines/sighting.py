@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 import polars as pl
 
@@ -15,6 +15,7 @@ from pipelines.capacity import Split
 from pipelines.config import Config
 from pipelines.findings import over_cards, summed
 from pipelines.fleet import Fleet, lay_out, seen_fleet
+from pipelines.lake import Stored
 from pipelines.leases import Lease, workload_name
 from pipelines.observations import PPB
 from pipelines.owners import Bridging, NamedRun, leases_from_runs
@@ -60,6 +61,13 @@ class Sight:
     measured: list[pl.DataFrame] = field(default_factory=list)
 
 
+class Engine(Protocol):
+    """Looks at all samples somewhere else than in this process."""
+
+    def look(self, stored: Stored, config: Config, scheduled: pl.DataFrame) -> Sight:
+        """Return what `look` does; its stamps may lie elsewhere as well."""
+
+
 def reading_of(config: Config) -> Reading:
     """Return how the configuration has samples read."""
     interval = None if config.scrape_interval is None else round(config.scrape_interval.total_seconds() * 1000)
@@ -80,8 +88,8 @@ def look(pieces: Iterable[pl.DataFrame], config: Config, scheduled: pl.DataFrame
         shown = show(samples, reading, scheduled)
         tables.append(shown.tables)
         sight.stamps.add(shown.scrapes.devices.select("dev", *DEVICE_KEY), shown.seen.busy, shown.seen.energy)
-        if config.sharing.split != "even":
-            sight.measured.append(_measured_owners(shown.scrapes, *_SPLIT_BY[config.sharing.split]))
+        if config.sharing.split in _SPLIT_BY:
+            sight.measured.append(measured_owners(shown.scrapes, config.sharing.split))
     if tables:
         sight.tables = {name: pl.concat(t[name] for t in tables) for name in TABLES}
     return sight
@@ -122,8 +130,9 @@ def numbered(devices: pl.DataFrame) -> pl.DataFrame:
     return ordered.join(card, on=CARD_KEY, nulls_equal=True, maintain_order="left")
 
 
-def _measured_owners(scrapes: Scrapes, column: str, scale: int) -> pl.DataFrame:
+def measured_owners(scrapes: Scrapes, split: str) -> pl.DataFrame:
     """Return what was measured per owner of shared devices: DEVICE_KEY, ``t``, OWNER_KEY and ``value``."""
+    column, scale = _SPLIT_BY[split]
     shared = scrapes.claims.group_by("dev", "t").len().filter(pl.col("len") > 1).select("dev").unique()
     return (
         scrapes.claims.join(shared, on="dev", how="semi")

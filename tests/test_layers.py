@@ -45,6 +45,7 @@ OPTIONAL: Final = {
     "pipelines/book/words.py": {"persiantools"},  # comes with [reports]
     "pipelines/book/statement_xlsx.py": {"xlsxwriter"},  # comes with [reports]
     "pipelines/sources/prometheus/xor_jit.py": {"numba"},  # comes with [fast]; loaded where it is
+    "pipelines/engine/connect.py": {"grpc", "pyarrow", "pyspark"},  # comes with [spark]; inside functions
     "pipelines/promql/lint.py": {"promql_parser"},  # comes with [dashboards], whose queries it lints
 }
 """What single files may import of an extra that the rest of their wing does without."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from exporter.errors import EngineError
 from gpuledger import options
 from gpuledger.tables import counted
 
@@ -15,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Load the configuration; say what it holds. A wrong one is one line and exit status 2.
+    """Load the configuration; say what it holds. A wrong one is one line and exit status 2; an engine away is 1.
 
     A source that isn't there yet is a note: who writes it may come later.
     """
@@ -31,4 +32,10 @@ def run(arguments: argparse.Namespace) -> int:
     for source in config.sources:
         if source.kind != "prometheus" and not (set("*?[") & set(source.path.name) or source.path.exists()):
             print(f"gpuledger: note: {source.written}: no such file yet ({source.path})", file=sys.stderr)
+    if config.engine.spark is not None:
+        from pipelines.engine.connect import missing
+
+        reason = missing(config.engine.spark)
+        if reason is not None:
+            raise EngineError(reason)
     return 0
