@@ -6,7 +6,7 @@ The rules stand in docs/numbers.md, "Money". Everything is exact: GPUs are fract
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from math import lcm
@@ -256,7 +256,9 @@ class _Sweep:
             and stretch.start not in self._cuts
             and (before.used, before.down) == (stretch.used, stretch.down)
         ):
-            self._stretches[at] = replace(before, end=stretch.end)
+            self._stretches[at] = ReservedStretch(
+                before.reservation, before.start, stretch.end, before.gpus, before.used, before.down
+            )
             return
         self._last_stretch[stretch.reservation] = len(self._stretches)
         self._stretches.append(stretch)

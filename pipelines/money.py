@@ -152,6 +152,5 @@ def plain(amount: Decimal) -> str:
 
 
 def _from_units(units: int, digits: int) -> Decimal:
-    # Built from digits: arithmetic would round to the context's precision.
-    sign = 1 if units < 0 else 0
-    return Decimal((sign, tuple(int(digit) for digit in str(abs(units))), -digits))
+    # Built from text: arithmetic would round to the context's precision.
+    return Decimal(f"{units}e-{digits}")

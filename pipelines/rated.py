@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -49,6 +50,24 @@ class Held:
         self.observed_leases += other.observed_leases
         if other.joules is not None:
             self.joules = (self.joules or 0.0) + other.joules
+
+    @classmethod
+    def total(cls, parts: list[Held]) -> Held:
+        """Return the sums of many, each added up at once."""
+        joules: float | None = None
+        for part in parts:  # one after the other: sum() adds floats otherwise from Python 3.12 on
+            if part.joules is not None:
+                joules = (joules or 0.0) + part.joules
+        return cls(
+            allocated=exact_sum(part.allocated for part in parts),
+            seen=exact_sum(part.seen for part in parts),
+            observed_allocated=exact_sum(part.observed_allocated for part in parts),
+            active=exact_sum(part.active for part in parts),
+            waste=exact_sum(part.waste for part in parts),
+            leases=sum(part.leases for part in parts),
+            observed_leases=sum(part.observed_leases for part in parts),
+            joules=joules,
+        )
 
     @property
     def utilization(self) -> Fraction | None:
@@ -156,6 +175,22 @@ class Rated:
     tenants: dict[str | None, TenantUse]
     charges: list[Charge]
     findings: list[Finding]
+
+
+def exact_sum(amounts: Iterable[Fraction]) -> Fraction:
+    """Return the sum of many fractions: whole numbers by denominator first, then the few sums that are left, by pairs.
+
+    One after the other would look for a common divisor each time, and drag a growing denominator along.
+    """
+    by_denominator: dict[int, int] = {}
+    for amount in amounts:
+        denominator = amount.denominator
+        by_denominator[denominator] = by_denominator.get(denominator, 0) + amount.numerator
+    sums = [Fraction(numerator, denominator) for denominator, numerator in sorted(by_denominator.items())]
+    while len(sums) > 1:
+        pairs = [one + other for one, other in zip(sums[::2], sums[1::2], strict=False)]
+        sums = pairs + sums[2 * len(pairs) :]
+    return sums[0] if sums else ZERO
 
 
 def kwh(joules: float | None) -> Fraction | None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from math import lcm
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +24,7 @@ from pipelines.intervals import Interval, union
 from pipelines.metering import Metered
 from pipelines.observations import PPB
 from pipelines.periods import local_midnights, local_months
-from pipelines.rated import ZERO, ByModel, Charge, FleetUse, Held, Rated, TenantUse, WorkloadUse, kwh
+from pipelines.rated import ZERO, ByModel, Charge, FleetUse, Held, Rated, TenantUse, WorkloadUse, exact_sum, kwh
 from pipelines.rates import RateCard
 from pipelines.tables import Finding
 from pipelines.tenancy import tenancy
@@ -217,36 +218,49 @@ def _sum_held(allocated: pl.DataFrame, card: RateCard, tenants: dict[str | None,
         .sort(*grain, "stretch", "weight_num", "weight_den")
     )
     prices: dict[tuple[str | None, int], Fraction] = {}
+    parts: dict[str | None, list[Held]] = defaultdict(list)
+    list_prices: dict[str | None, list[Fraction]] = defaultdict(list)
     for key, rows in _grouped(sums, grain):
         tenant, lease, cluster, workload, model = key
-        held, busy, price = Held(leases=1), ZERO, ZERO
+        use = tenants[tenant]
+        # Whole numbers over one denominator; fractions are made once a lease.
+        common = lcm(*(row["weight_den"] for row in rows))
+        held_ms = seen_ms = busy = 0
+        held, price = Held(leases=1), ZERO
         for row in rows:
-            num, den = row["weight_num"], row["weight_den"]
-            held.allocated += Fraction(num * row["ms"], den)
+            weight = row["weight_num"] * (common // row["weight_den"])
+            ms = weight * row["ms"]
+            held_ms += ms
             if row["seen"]:
-                held.seen += Fraction(num * row["seen"], den)
-                busy += Fraction(num * int(row["busy"]), den * PPB)
-            at = (model, card.stretch(row["start"]))
+                seen_ms += weight * row["seen"]
+                busy += weight * int(row["busy"])
+            at = (model, row["stretch"])
             if at not in prices:
-                prices[at] = card.price(model, "on_demand", row["start"]) or ZERO
-            price += Fraction(num * row["ms"], den * HOUR_MS) * prices[at]
+                prices[at] = (card.price(model, "on_demand", row["start"]) or ZERO) / HOUR_MS
+            price += prices[at] * ms
             if row["metered"]:
                 held.joules = (held.joules or 0.0) + row["joules"]
-        if held.seen:
-            mean = busy / held.seen
+        price /= common
+        held.allocated = Fraction(held_ms, common)
+        if seen_ms:
+            mean = Fraction(busy, seen_ms * PPB)
+            held.seen = held.allocated if seen_ms == held_ms else Fraction(seen_ms, common)
             held.observed_leases, held.observed_allocated = 1, held.allocated
             held.active, held.waste = held.allocated * mean, price * (1 - mean)
-            tenants[tenant].means[lease] = mean
-        use = tenants[tenant]
-        use.list_price += price
-        use.held.add(held)
+            use.means[lease] = mean
+        list_prices[tenant].append(price)
+        parts[tenant].append(held)
         first, last = min(r["start"] for r in rows), max(r["end"] for r in rows)
         entry = use.workloads.get((cluster, workload))
         if entry is None:
-            use.workloads[cluster, workload] = WorkloadUse(cluster, workload, rows[0]["user"], first, last, held)
+            own = replace(held)  # further leases are added to it
+            use.workloads[cluster, workload] = WorkloadUse(cluster, workload, rows[0]["user"], first, last, own)
         else:
             entry.start, entry.end = min(entry.start, first), max(entry.end, last)
             entry.held.add(held)
+    for tenant, of_leases in parts.items():
+        tenants[tenant].held = Held.total(of_leases)
+        tenants[tenant].list_price = exact_sum(list_prices[tenant])
 
 
 def _grouped(frame: pl.DataFrame, grain: list[str]) -> Iterator[tuple[tuple[Any, ...], list[dict[str, Any]]]]:
@@ -403,25 +417,47 @@ def _sum_reservations(
     contract: Contract,
     scope: _Scope,
 ) -> None:
+    # Whole ms by what they are charged for: a credit is in proportion to fee and downtime.
+    sums: dict[tuple[str, int, int, int], _ReservedMs] = {}
+    prices: dict[int, Fraction] = {}
     for stretch in stretches:
-        hours = Fraction(stretch.end - stretch.start, HOUR_MS)
         reservation = reservations[stretch.reservation]
         price = contract.reserved(reservation, stretch.start)
-        month = scope.months.of(stretch.start)
-        unused = (stretch.gpus - stretch.used - stretch.down) * hours
-        fee, down = stretch.gpus * hours * price, stretch.down * hours * price
-        given_back = credit(scope.config.sla, contract.availability(reservation.id, month), fee, down)
+        prices[id(price)] = price
+        month, card_stretch = scope.months.of(stretch.start), scope.card.stretch(stretch.start)
+        key = (stretch.reservation, id(price), month, card_stretch)
+        found = sums.setdefault(key, _ReservedMs(stretch.start))
+        ms = stretch.end - stretch.start
+        found.reserved += stretch.gpus * ms
+        found.taken.append((stretch.used + stretch.down) * ms)
+        if stretch.down:
+            found.down += stretch.down * ms
+    for (name, price_id, month, _), found in sums.items():
+        reservation, price = reservations[name], prices[price_id]
+        unused = (found.reserved - exact_sum(found.taken)) / HOUR_MS
+        fee, down = Fraction(found.reserved, HOUR_MS) * price, found.down / HOUR_MS * price
+        given_back = credit(scope.config.sla, contract.availability(name, month), fee, down)
         use.reservation += fee
         use.credit += given_back
-        use.unused_list_price += unused * (scope.card.on_demand_of(reservation, stretch.start) or 0)
-        for table, key, amount in (
-            (use.fees, reservation.id, fee),
-            (use.credits, reservation.id, given_back),
-            (use.unused, reservation.id, unused),
-            (use.unused_fees, reservation.id, unused * price),
+        use.unused_list_price += unused * (scope.card.on_demand_of(reservation, found.start) or 0)
+        for table, amount in (
+            (use.fees, fee),
+            (use.credits, given_back),
+            (use.unused, unused),
+            (use.unused_fees, unused * price),
         ):
-            table[key] = table.get(key, ZERO) + amount
+            table[name] = table.get(name, ZERO) + amount
         use.fees_spent[month] = use.fees_spent.get(month, ZERO) + fee
+
+
+@dataclass
+class _ReservedMs:
+    """GPU-ms of a reservation at one price within a month: all, what was in use or down, and what was down."""
+
+    start: int
+    reserved: int = 0
+    taken: list[Fraction] = field(default_factory=list)
+    down: Fraction = ZERO
 
 
 def _sum_pieces(

@@ -57,8 +57,10 @@ def tenancy(leases: pl.DataFrame, config: Config) -> pl.DataFrame:
         )
     )
     asked = stretches.group_by("kind", "nth").agg(pl.col("from").min()).join(kinds, on="kind")
+    ids = {tenant.id for tenant in config.tenants}
     answers = [
-        (row["kind"], row["nth"], *_answer(config, row, from_ms(row["from"]))) for row in asked.iter_rows(named=True)
+        (row["kind"], row["nth"], *_answer(config, ids, row, from_ms(row["from"])))
+        for row in asked.iter_rows(named=True)
     ]
     schema = {"kind": kinds.schema["kind"], "nth": pl.Int64(), "tenant": pl.String(), "spot": pl.Boolean()}
     return stretches.join(
@@ -73,9 +75,9 @@ def _edge(edges: list[int], nth: pl.Expr) -> pl.Expr:
     )
 
 
-def _answer(config: Config, row: dict[str, Any], at: datetime) -> tuple[str | None, bool]:
+def _answer(config: Config, ids: set[str], row: dict[str, Any], at: datetime) -> tuple[str | None, bool]:
     """Return who pays for leases with these labels at a time, and whether they are spot."""
-    ids, given = {tenant.id for tenant in config.tenants}, row["tenant"]
+    given = row["tenant"]
     named = {key: row[key] for key in (*SELECTOR_KEYS, *LIST_KEYS)}
     tenant = (given if given in ids else None) if given else _tenant(config, named, at)
     return tenant, any(matches(selector, named, at) for selector in config.spot)

@@ -211,6 +211,7 @@ def _closed(config: Config, period: str) -> ClosedBook:
 def _opened(ledger: Ledger, config: Config, now: datetime) -> tuple[Reckoning, str]:
     publication = publish.current(config.ledger)
     reckoning = Reckoning(config, up_to_date(ledger, config), publication.as_of if publication else now)
+    reckoning.hold_in_step()
     if reckoning.open_period is None:
         raise WorkError(f"{config.ledger}: holds nothing yet, so no month is open to book in")
     return reckoning, reckoning.open_period

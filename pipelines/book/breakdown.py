@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from pipelines.instants import HOUR_MS
 from pipelines.money import largest_remainder, round_money
+from pipelines.rated import exact_sum
 from pipelines.rates import RateCard
 from pipelines.rating import Charge, TenantUse
 
@@ -34,12 +35,11 @@ class Sums:
     usage: Fraction = ZERO
     reserved: Fraction = ZERO
 
-    def add(self, other: Sums) -> None:
-        """Add another's sums."""
-        for name in ("hours", "observed", "active", "waste", "usage", "reserved"):
-            amount = getattr(other, name)
-            if amount:
-                setattr(self, name, getattr(self, name) + amount)
+    @classmethod
+    def total(cls, parts: Sequence[Sums]) -> Sums:
+        """Return the sums of many, each added up at once."""
+        names = ("hours", "observed", "active", "waste", "usage", "reserved")
+        return cls(**{name: exact_sum(getattr(part, name) for part in parts) for name in names})
 
 
 def hours_of(charge: Charge) -> Fraction:
@@ -81,8 +81,8 @@ def sums_by_class_and_model(
         model = charge.model or UNKNOWN_MODEL
         return charge.class_, model, charge.lease, id(charge.rate), id(price), charge.reservation is None
 
-    classes: dict[str, Sums] = {}
-    models: dict[str, Sums] = {}
+    classes: dict[str, list[Sums]] = {}
+    models: dict[str, list[Sums]] = {}
     for (class_, model, lease, rate, price, outside), hours in hours_by(charges, key).items():
         part = Sums(hours=hours)
         mean = use.means.get(lease)
@@ -93,9 +93,12 @@ def sums_by_class_and_model(
             part.usage = hours * rates[rate]
         else:
             part.reserved = hours * rates[rate]
-        classes.setdefault(class_, Sums()).add(part)
-        models.setdefault(model, Sums()).add(part)
-    return dict(sorted(classes.items())), dict(sorted(models.items()))
+        classes.setdefault(class_, []).append(part)
+        models.setdefault(model, []).append(part)
+    by_class, by_model = (
+        {name: Sums.total(found) for name, found in sorted(parts.items())} for parts in (classes, models)
+    )
+    return by_class, by_model
 
 
 def costs(sums: Mapping[str, Sums], currency: str) -> dict[str, Decimal]:

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from io import FileIO
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,12 +44,23 @@ def append(path: Path, line: Json) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as stream:
-            stream.write(canonical(line).encode() + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        with path.open("ab", buffering=0) as stream:
+            whole = stream.tell()
+            try:
+                _write(stream, canonical(line).encode() + b"\n")
+                os.fsync(stream.fileno())
+            except OSError:
+                # Half a line on a full disk would keep the whole chain from being read.
+                stream.truncate(whole)
+                raise
     except OSError as error:
         raise LedgerError(f"{path}: can't be written: {error.strerror}; nothing was booked") from None
+
+
+def _write(stream: FileIO, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[stream.write(left) :]
 
 
 def lines(path: Path) -> list[Json]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -93,7 +94,7 @@ def approved(books: Path, reckoned: Reckoned, part: Metered, *, period: str, by:
     found = proposals(books).get(period)
     if found is None:
         raise WorkError(f"{period}: nobody proposed to close it; do so with `gpuledger close {period}`")
-    if found.by.casefold() == by.casefold():
+    if _same(found.by, by):
         raise UsageError(f"{period}: was proposed by {by}, and closing.approval asks for another person's approval")
     if found.state != state_of(reckoned, part):
         raise WorkError(
@@ -101,6 +102,12 @@ def approved(books: Path, reckoned: Reckoned, part: Metered, *, period: str, by:
             f" `gpuledger close {period}`"
         )
     return found
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two names are one to whoever reads them: case, width of characters and spaces don't count."""
+    first, second = ("".join(unicodedata.normalize("NFKC", name).casefold().split()) for name in (one, other))
+    return first == second
 
 
 def _proposal(line: chain.Json) -> Proposal:

@@ -71,6 +71,7 @@ def hold_to_the_order(reckoning: Reckoning, metered: Metered, config: Config, pe
     done = [book.period for book in reckoning.closed]
     if period in done:
         raise WorkError(f"{period} is closed already; book what is wrong in it with `gpuledger adjust`")
+    reckoning.hold_in_step()
     following = reckoning.open_period
     if done and period < done[0]:
         raise WorkError(f"{period}: was left open for good when {done[0]} was closed as the first month")

@@ -9,6 +9,7 @@ from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
+from exporter.errors import WorkError
 from pipelines.book.corrections import late_entries
 from pipelines.book.entries import Entry
 from pipelines.book.journal import journal
@@ -48,9 +49,19 @@ class Reckoning:
         self._config, self._metered, self._as_of = config, metered, as_of
         self.books: Path = config.ledger / FOLDER
         self.closed = shelf(self.books)
-        self.open_period = open_period(config, metered, self.closed)
+        self.out_of_step = out_of_step(config, self.closed)
+        self.open_period = None if self.out_of_step else open_period(config, metered, self.closed)
         self._findings: list[Finding] = []
         self._entries: list[Entry] | None = None
+
+    def hold_in_step(self) -> None:
+        """Hold the configuration to the book that it goes on with.
+
+        Raises:
+            WorkError: it counts months or money otherwise.
+        """
+        if self.out_of_step:
+            raise WorkError(f"{self._config.path.name}: {self.out_of_step}")
 
     @property
     def entries(self) -> list[Entry]:
@@ -66,16 +77,18 @@ class Reckoning:
 
     def of(self, period: Period) -> Reckoned:
         """Return what a period comes to. Entries count in any period that holds the whole month they are booked in."""
-        for book in self.closed:
-            if period_of(book) == period:
-                return of_book(book)
         months = local_months(period.start, period.end, self._config.timezone)
+        for book in self.closed:
+            # By name too: a zone that was changed since moves no closed month.
+            if period_of(book) == period or (months == [period] and name(period, self._config) == book.period):
+                return of_book(book)
         inside = {name(m, self._config) for m in months if period.start <= m.start and m.end <= period.end}
         entries = [e for e in self.entries if e.period in inside]
         booked = [e for book in self.closed if book.period in inside for e in book.entries]
         findings = [
             *within(self._metered.findings, within_of(period)),
             *(self._findings if self.open_period in inside else []),
+            *([Finding("late_data", 1, self.out_of_step)] if self.out_of_step else []),
         ]
         rated = rate(self._metered, self._config, within_of(period))
         report = make_report(
@@ -107,6 +120,22 @@ def sums(entries: Iterable[Entry]) -> dict[str, Decimal]:
 def name(month: Period, config: Config) -> str:
     """Return a local month as "2026-10"."""
     return f"{month.start.astimezone(config.timezone):%Y-%m}"
+
+
+def out_of_step(config: Config, closed: list[ClosedBook]) -> str:
+    """Say why the book can't go on under a configuration; "" where it can."""
+    if not closed:
+        return ""
+    last = closed[-1]
+    then, end = last.config, period_of(last).end
+    if config.currency != then.currency:
+        return f"currency {config.currency} isn't the book's, {then.currency}; restore it, or begin another ledger"
+    if local_months(end, end.replace(microsecond=1), config.timezone)[0].start != end:
+        return (
+            f"no month of timezone {config.timezone.key} begins where {last.period} ended: time would be billed twice"
+            f" or never; restore {then.timezone.key}"
+        )
+    return ""
 
 
 def open_period(config: Config, metered: Metered, closed: list[ClosedBook]) -> str | None:
