@@ -42,10 +42,18 @@ def troubles(samples: pl.DataFrame) -> pl.DataFrame:
     for column in _WATCHED:
         if column not in samples.columns or samples[column].is_null().all():
             continue
+        rows = samples.select(*cards, "node", t=pl.col("time").dt.epoch("ms"), value=column).filter(
+            pl.col("value").is_not_null() & pl.col("value").is_not_nan()
+        )
+        # Most cards say the same all the time: of them the first scrape tells all.
+        spans = rows.group_by(cards).agg(
+            pl.col("t").min().alias("first"), steady=pl.col("value").min() == pl.col("value").max()
+        )
         told = (
-            samples.filter(pl.col(column).is_not_null() & pl.col(column).is_not_nan())
-            .group_by(*cards, t=pl.col("time").dt.epoch("ms"))
-            .agg(value=pl.col(column).max().cast(pl.Int64), node=pl.col("node").min())
+            rows.join(spans, on=cards, nulls_equal=True)
+            .filter(~pl.col("steady") | (pl.col("t") == pl.col("first")))
+            .group_by(*cards, "t")
+            .agg(pl.col("value").max().cast(pl.Int64), pl.col("node").min())
             .with_columns(metric=pl.lit(column))
         )
         found.append(changes(told.select(list(TROUBLE))))

@@ -97,21 +97,25 @@ def _frozen(board: pl.DataFrame, findings: list[pl.DataFrame]) -> pl.DataFrame:
 
     An energy counter that has moved before can't stand still while the card draws power.
     """
-    counter = board.filter(pl.col("energy_joules_total").is_not_null())
-    moved = (pl.col("energy_joules_total") != pl.col("energy_joules_total").shift(1).over("card")).fill_null(
-        value=False
+    value, t = pl.col("energy_joules_total"), pl.col("t")
+    again = (pl.col("card") == pl.col("card").shift(1)).fill_null(value=False)
+    moved = again & (value != value.shift(1))
+    counter = (
+        board.filter(value.is_not_null())
+        .with_columns(again=again, moved=moved, run=moved.cum_sum(), since=t.shift(1))
+        # The first run never moved before: an idle start, or a counter that is not there.
+        .with_columns(run=pl.col("run") - pl.when(~pl.col("again")).then("run").forward_fill())
     )
     powered = pl.col("power_watts") > 0
     runs = (
-        counter.with_columns(run=moved.cast(pl.Int32).cum_sum().over("card"))
-        .filter(pl.col("run") > 0)  # the first run never moved before: an idle start, or a counter that is not there
-        .group_by("card", "run")
+        counter.filter(pl.col("again") & ~pl.col("moved") & (pl.col("run") > 0))
+        .group_by("card", "run", maintain_order=True)
         .agg(
-            since=pl.col("t").first(),
-            start=pl.col("t").get(1, null_on_oob=True),
-            end=pl.col("t").last(),
-            powered=powered.slice(1).sum(),
-            off=(~powered).slice(1).any(),
+            since=pl.col("since").first(),
+            start=t.first(),
+            end=t.last(),
+            powered=powered.sum(),
+            off=(~powered).any(),
         )
         .filter((pl.col("powered") >= FROZEN_SCRAPES) & ~pl.col("off") & (pl.col("end") - pl.col("since") >= FROZEN_MS))
         .select("card", "start", "end")

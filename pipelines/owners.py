@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from pipelines.fleet import Device
 from pipelines.intervals import Interval
 from pipelines.leases import Lease, workload_name
 from pipelines.observations import Observations
-from pipelines.quality import Scrapes
+from pipelines.quality import KEY_OFFSET, KEY_SHIFT, Scrapes
 from pipelines.series import OWNER_KEY
 
 SOMEBODY_ELSE: Final = -1  # a scheduler's workload: it ends a labelled lease as any other owner does
@@ -201,33 +203,54 @@ def _split_scheduled(scrapes: Scrapes, scheduled: pl.DataFrame) -> tuple[pl.Data
 
 
 def _runs(timeline: pl.DataFrame, claims: pl.DataFrame) -> pl.DataFrame:
-    """Return runs of scrapes of one device without a hole that name the same owners on the same node."""
-    code = pl.concat_str("owner", "slices", separator=":")
-    if claims.select(pl.struct("dev", "t").n_unique()).item() == claims.height:
-        sets = claims.select("dev", "t", named=code)
+    """Return runs of scrapes of one device without a hole that name the same owners on the same node.
+
+    Args:
+        timeline, claims: sorted by ``dev`` and ``t``.
+    """
+    named, texts = _names(timeline, claims)
+    other = (pl.col("dev") != pl.col("dev").shift(1)) | pl.col("node").ne_missing(pl.col("node").shift(1))
+    hole = pl.col("t") > pl.col("reach").shift(1)
+    breaks = timeline.select((other | hole).fill_null(value=True)).to_series().to_numpy().copy()
+    breaks[1:] |= named[1:] != named[:-1]
+    firsts = np.flatnonzero(breaks)
+    lasts = np.append(firsts[1:], timeline.height)[: len(firsts)] - 1
+    return timeline[firsts].select(
+        "dev",
+        pl.col("t").alias("first"),
+        timeline["reach"].gather(lasts).alias("end"),
+        "node",
+        texts.gather(named[firsts]).alias("named"),
+    )
+
+
+def _names(timeline: pl.DataFrame, claims: pl.DataFrame) -> tuple[npt.NDArray[np.int64], pl.Series]:
+    """Number the sets of owners that scrapes name: the number at each row of the timeline, and the sets as text."""
+    keys = claims.select("dev", "t", code=pl.col("owner").cast(pl.Int64) * (1 << 32) + pl.col("slices"))
+    several = keys.select((pl.col("dev") == pl.col("dev").shift(1)) & (pl.col("t") == pl.col("t").shift(1)))
+    spelt = pl.concat_str("owner", "slices", separator=":")
+    if several.to_series().any():
+        sets = claims.group_by("dev", "t", maintain_order=True).agg(text=spelt.str.join(" "))
+        texts = sets["text"].unique(maintain_order=True)
+        number = sets["text"].replace_strict(texts, pl.int_range(1, len(texts) + 1, eager=True), return_dtype=pl.Int64)
     else:
-        sets = claims.group_by("dev", "t", maintain_order=True).agg(named=code.str.join(" "))
-    rows = timeline.join(sets, on=["dev", "t"], how="left", maintain_order="left").with_columns(
-        pl.col("named").fill_null("")
+        sets = keys
+        distinct = claims.select("owner", "slices", code=keys["code"]).unique("code", maintain_order=True)
+        texts = distinct.select(spelt).to_series()
+        order = distinct["code"].arg_sort()
+        at = distinct["code"].gather(order).search_sorted(keys["code"])
+        number = order.gather(at).cast(pl.Int64) + 1
+    named = np.zeros(timeline.height, np.int64)
+    named[np.searchsorted(_scrape(timeline), _scrape(sets))] = number.to_numpy()
+    return named, pl.concat([pl.Series([""], dtype=pl.String), texts.cast(pl.String)])
+
+
+def _scrape(rows: pl.DataFrame) -> npt.NDArray[np.int64]:
+    """Return a device's number and a time as one integer that sorts like both."""
+    keys: npt.NDArray[np.int64] = (
+        (rows["dev"].to_numpy().astype(np.int64) << KEY_SHIFT) + rows["t"].to_numpy() + KEY_OFFSET
     )
-    breaks = (
-        (pl.col("named") != pl.col("named").shift(1))
-        | pl.col("node").ne_missing(pl.col("node").shift(1))
-        | (pl.col("t") > pl.col("reach").shift(1))
-        | (pl.col("dev") != pl.col("dev").shift(1))
-    ).fill_null(value=True)
-    return (
-        rows.with_columns(run=breaks.cum_sum())
-        .group_by("run", maintain_order=True)
-        .agg(
-            pl.col("dev").first(),
-            first=pl.col("t").first(),
-            end=pl.col("reach").last(),
-            node=pl.col("node").first(),
-            named=pl.col("named").first(),
-        )
-        .drop("run")
-    )
+    return keys
 
 
 def _join_runs(

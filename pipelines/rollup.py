@@ -227,14 +227,12 @@ def _cut(parts: Sequence[Part], cuts: Sequence[int]) -> pl.DataFrame:
 
 
 def _observed(spans: pl.DataFrame, busy: pl.DataFrame) -> pl.DataFrame:
+    overlap = _Overlap(spans, busy)
     columns: dict[str, Floats] = {}
     for name in RATIOS:
-        valid = busy.filter(pl.col(name).is_not_null())
-        overlap = _Overlap(spans, valid)
-        columns[f"{name}_observed_ms"] = overlap.sum(np.ones(valid.height))
-        columns[f"{name}_ppb_ms"] = overlap.sum(valid[name].to_numpy().astype(np.float64))
-    valid = busy.filter(pl.col("memory_used_bytes").is_not_null())
-    columns["memory_byte_ms"] = _Overlap(spans, valid).sum(valid["memory_used_bytes"].to_numpy())
+        columns[f"{name}_observed_ms"] = overlap.sum(busy[name].is_not_null().to_numpy().astype(np.float64))
+        columns[f"{name}_ppb_ms"] = overlap.sum(busy[name].fill_null(0).to_numpy().astype(np.float64))
+    columns["memory_byte_ms"] = overlap.sum(busy["memory_used_bytes"].fill_null(0.0).to_numpy())
     return pl.DataFrame(columns).with_columns(pl.exclude("memory_byte_ms").round().cast(pl.Int64))
 
 

@@ -86,11 +86,12 @@ def merge_streams(rows: pl.DataFrame, configured: int | None) -> pl.DataFrame:
     kept: dict[str, list[pl.DataFrame]] = {column: [] for column in (*metrics, *flags)}
     for group in rows.partition_by("card", maintain_order=True):
         index = group["row"].to_numpy()
-        grid[index] = _placed(group, configured)[0]
+        whole = _placed(group, configured)
+        grid[index] = whole[0]
         for column in (*metrics, *flags):
             present = group.filter(pl.col(column) if column in flags else pl.col(column).is_not_null())
             if present.height:
-                moved, keep = _placed(present, configured)
+                moved, keep = whole if present.height == group.height else _placed(present, configured)
                 kept[column].append(
                     pl.DataFrame({"row": present["row"], "t": moved, column: present[column]}).filter(pl.Series(keep))
                 )
@@ -117,7 +118,7 @@ def _placed(group: pl.DataFrame, configured: int | None) -> tuple[Times, npt.NDA
     placed, keep = times.copy(), np.ones(len(times), np.bool_)
     base: Times = np.empty(0, np.int64)
     taken: Times = np.empty(0, np.int64)
-    for name in np.unique(stream):
+    for name in group["stream"].unique().sort():
         mine = np.flatnonzero(stream == name)
         distinct, back = np.unique(times[mine], return_inverse=True)
         at, _ = fill_holes(base, distinct, configured)
@@ -126,7 +127,20 @@ def _placed(group: pl.DataFrame, configured: int | None) -> tuple[Times, npt.NDA
         _, firsts = np.unique(keys, return_index=True)
         # Of several scrapes in one slot the first counts; rows of one scrape (several owners) count together.
         same = times[mine] == times[mine][firsts][np.searchsorted(keys[firsts], keys)]
-        keep[mine] = same & ~np.isin(keys, taken)
-        taken = np.union1d(taken, keys)
-        base = np.union1d(base, at)
+        keep[mine] = same & ~_among(taken, keys)
+        taken, base = _union(taken, keys), _union(base, at)
     return placed, keep
+
+
+def _among(rising: Times, asked: Times) -> npt.NDArray[np.bool_]:
+    """Return which of `asked` are among `rising`."""
+    if not len(rising):
+        return np.zeros(len(asked), np.bool_)
+    found: npt.NDArray[np.bool_] = rising[np.minimum(np.searchsorted(rising, asked), len(rising) - 1)] == asked
+    return found
+
+
+def _union(one: Times, other: Times) -> Times:
+    """Return what is in either, rising: times come almost sorted, which NumPy's own union makes no use of."""
+    both = np.sort(np.concatenate([one, other]), kind="stable")
+    return both[np.concatenate([[True], both[1:] != both[:-1]])] if len(both) else both
