@@ -192,9 +192,9 @@ class _Card:
     def _device(self, dev: int, weight: Fraction, start: int, end: int) -> list[Part]:
         device = self._fleet.devices[dev]
         shares = self._shares(dev, (start, end))
-        parts = [
-            Part(dev, "allocated", n, start, end, weight if s is _WHOLE else weight * s) for n, s in shares.items() if s
-        ]
+        if len(shares) == 1 and shares[holder := next(iter(shares))] is _WHOLE:
+            return [Part(dev, "allocated", holder, start, end, weight)]
+        parts = [Part(dev, "allocated", n, start, end, weight * s) for n, s in shares.items() if s]
         rest = weight * (1 - sum(shares.values(), Fraction(0)))
         if rest:
             seen = contains(device.presence, start) or contains(self._accounted, start)

@@ -207,7 +207,8 @@ class Placement:
         own = self._own.setdefault((record.cluster, node), [])
         free = [n for n, times in enumerate(own) if not overlaps(times, record.start, record.end)]
         leases = []
-        left = gpus
+        # Whole GPUs are counted as whole numbers: fractions cost ten times as much.
+        left = gpus.numerator if gpus.denominator == 1 else gpus
         while left > 0:
             if not free:
                 own.append([])
@@ -216,7 +217,7 @@ class Placement:
             insert(own[number], record.start, record.end)
             device = self._own_device(node, number, record)
             insert(device.exists, record.start, record.end)
-            share = left if left < 1 else None
+            share = Fraction(left) if left < 1 else None
             leases.append(lease_of(record, device, record.start, record.end, share=share))
             left -= share or 1
         return leases

@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     holds = ", ".join(counted(count, noun) for count, noun in counts)
     print(f"{options.config_path(arguments)}: right: {holds}; {config.currency}, {config.timezone}")
     for source in config.sources:
-        if source.kind != "prometheus" and not (set("*?[") & set(source.path.name) or source.path.exists()):
+        if not source.live and not (set("*?[") & set(source.path.name) or source.path.exists()):
             print(f"gpuledger: note: {source.written}: no such file yet ({source.path})", file=sys.stderr)
     if config.engine.spark is not None:
         from pipelines.engine.connect import missing

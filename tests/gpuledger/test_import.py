@@ -70,3 +70,13 @@ def test_what_says_nothing_of_a_kind_is_refused(
     assert main(["import", *arguments, *config, str(tmp_path / "file")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
+
+
+@pytest.mark.parametrize("kind", ["prometheus", "slurmrestd", "kube_state"])
+def test_a_server_is_no_file_that_is_missing(
+    kind: str, tmp_path: Path, config: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"currency: USD\nsources: [{{{kind}: 'http://127.0.0.1:1'}}]\nrates: [{{model: '*', on_demand: '1.00'}}]\n"
+    (tmp_path / "gpuledger.yaml").write_text(text)
+    assert main(["check", *config]) == 0
+    assert "no such file" not in capsys.readouterr().err
