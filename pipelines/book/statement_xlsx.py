@@ -17,6 +17,8 @@ from pipelines.book.words import ENGLISH, Words
 from pipelines.money import minor_unit
 
 INK: Final = "#1F2A37"
+NAME_WIDTH: Final = 60
+LINE_POINTS: Final = 15
 SHADE: Final = "#EEF2F6"
 PERSIAN_DIGITS: Final = "[$-3000429]"  # a number format's digits: shape 3 (Persian), language 0429
 
@@ -31,6 +33,10 @@ class _Formats:
     head: Any
     head_right: Any
     text: Any
+    start: Any
+    wrapped: Any
+    unit: Any
+    head_unit: Any
     hours: Any
     money: Any
     percent: Any
@@ -98,7 +104,7 @@ def _formats(book: Any, currency: str, words: Words) -> _Formats:
     bold = {**base, "bold": True, "top": 1, "bg_color": SHADE}
     head = {**base, "bold": True, "bottom": 1, "bg_color": SHADE}
 
-    end = "left" if words.right_to_left else "right"
+    start, end = ("right", "left") if words.right_to_left else ("left", "right")
 
     def made(**more: Any) -> Any:
         # A cell's own direction: without it Excel takes that of the cell's first strong letter, often a Latin name's.
@@ -111,17 +117,21 @@ def _formats(book: Any, currency: str, words: Words) -> _Formats:
         head=made(**head),
         head_right=made(**head, align=end),
         text=made(**base, num_format=f"{shape}General"),
+        start=made(**base, num_format=f"{shape}General", align=start),
+        wrapped=made(**base, text_wrap=True),
+        unit=made(**base, indent=1, align=start),
+        head_unit=made(**head, indent=1, align=start),
         hours=made(**base, num_format=f"{shape}#,##0.00", align=end),
         money=made(**base, num_format=money, align=end),
         percent=made(**base, num_format=f"{shape}0.0%", align=end),
-        part=made(**quiet, indent=1, align="right" if words.right_to_left else "left"),
+        part=made(**quiet, indent=1, align=start),
         part_hours=made(**quiet, num_format=f"{shape}#,##0.00", align=end),
         part_money=made(**quiet, num_format=money, align=end),
         rate=made(**quiet, num_format=f"{shape}#,##0.00####", align=end),
         total=made(**bold),
         total_hours=made(**bold, num_format=f"{shape}#,##0.00", align=end),
         total_money=made(**bold, num_format=money, align=end),
-        time=made(**base, num_format="yyyy-mm-dd hh:mm"),
+        time=made(**base, num_format="yyyy-mm-dd hh:mm", align=end),
     )
 
 
@@ -150,16 +160,18 @@ def _statement(sheet: Worksheet, statement: Statement, f: _Formats) -> None:
         sheet.write(i + 1, 0, fact, f.note)
     row = len(facts) + 2
     for column, name in enumerate(("No.", "Line", "Charge period", "Quantity", "Unit", "Rate", "Part", "Amount")):
-        sheet.write(row, column, label(name), f.head if column in {0, 1, 2, 4} else f.head_right)
+        sheet.write(
+            row, column, label(name), {0: f.head, 1: f.head, 2: f.head, 4: f.head_unit}.get(column, f.head_right)
+        )
     sheet.set_column(7, 7, 16)
     first = row = row + 1
     for line in statement.lines:
-        sheet.write(row, 0, line.number, f.text)
+        sheet.write(row, 0, line.number, f.start)
         sheet.write(row, 1, words.phrase(line.description), f.text)
         sheet.write(row, 2, words.number(line.charge_period), f.text)
         if line.quantity is not None:
             sheet.write(row, 3, line.quantity, f.hours)
-            sheet.write(row, 4, label(line.unit or ""), f.text)
+            sheet.write(row, 4, label(line.unit or ""), f.unit)
         sheet.write(row, 7, float(line.amount), f.money)
         row += 1
         for part in line.parts:
@@ -194,11 +206,12 @@ def _statement(sheet: Worksheet, statement: Statement, f: _Formats) -> None:
         sheet.write(row + 1, 1, note, f.note)
         row += 1
     sheet.freeze_panes(first, 0)
+    sheet.repeat_rows(first - 1)
 
 
 def _shares(sheet: Worksheet, row: int, title: str, shares: Sequence[Share], statement: Statement, f: _Formats) -> int:
     sheet.set_column(0, 0, 40)
-    sheet.set_column(1, 5, 17)
+    sheet.set_column(1, 5, 20)
     heads = (
         title,
         f.words.label("GPU-hours held"),
@@ -243,22 +256,30 @@ def _totals(sheet: Worksheet, row: int, first: int, column: int, statement: Stat
             continue
         letter = chr(ord("A") + column + offset)
         format_ = f.total_money if offset > 2 else f.total_hours
-        sheet.write_formula(row, column + offset, f"=SUM({letter}{first + 1}:{letter}{row})", format_, value or 0)
+        if value is None:  # a sum over nothing known is not 0
+            sheet.write(row, column + offset, f.words.label("n/a"), format_)
+            continue
+        sheet.write_formula(row, column + offset, f"=SUM({letter}{first + 1}:{letter}{row})", format_, value)
 
 
 def _workloads(sheet: Worksheet, statement: Statement, f: _Formats) -> None:
     zone = ZoneInfo(statement.period.timezone)
-    sheet.set_column(0, 0, 44)
+    longest = max((len(share.name) for share in statement.workloads), default=0)
+    width = min(max(longest + 2, 30), NAME_WIDTH)
+    sheet.set_column(0, 0, width)
     sheet.set_column(1, 1, 14)
-    sheet.set_column(2, 8, 16)
+    sheet.set_column(2, 3, 16)
+    sheet.set_column(4, 9, 20)
     label = f.words.label
     names = ("Workload", "User", "First held", "Last held", "GPU-hours held", "GPU-hours used", "Utilisation")
     money = (f"{label(name)} {statement.currency}" for name in ("Cost", "Waste"))
     heads = (*(label(name) for name in names), *money, label("Coverage"))
     for column, name in enumerate(heads):
-        sheet.write(0, column, name, f.head_right if column > 3 else f.head)
+        sheet.write(0, column, name, f.head_right if column > 1 else f.head)
     for row, share in enumerate(statement.workloads, start=1):
-        sheet.write_string(row, 0, share.name, f.text)
+        if len(share.name) + 2 > width:  # not every program makes room for wrapped text by itself
+            sheet.set_row(row, LINE_POINTS * -(-(len(share.name) + 2) // width))
+        sheet.write_string(row, 0, share.name, f.wrapped)
         sheet.write_string(row, 1, share.user or "", f.text)
         for column, at in ((2, share.start), (3, share.end)):
             if at is not None:
@@ -268,6 +289,7 @@ def _workloads(sheet: Worksheet, statement: Statement, f: _Formats) -> None:
     _totals(sheet, len(statement.workloads) + 1, 1, 4, statement, f)
     sheet.write(len(statement.workloads) + 1, 9, "", f.total)
     sheet.freeze_panes(1, 1)
+    sheet.repeat_rows(0)
     if statement.workloads:
         sheet.autofilter(0, 0, len(statement.workloads), 9)
 

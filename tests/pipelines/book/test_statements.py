@@ -151,6 +151,14 @@ def test_unknown_is_said_and_never_zero(book: Book) -> None:
     made = draft(book(), "bio", "2026-10")
     assert (made.utilization, made.waste, made.gpu_hours.active) == (None, None, None)
     assert any("unknown, not zero" in note for note in made.notes)
+    sheets = openpyxl.load_workbook(io.BytesIO(rendered(made, "xlsx")))
+    totals = [
+        [cell.value for cell in row if cell.value]
+        for name in ("Held and used", "Workloads")
+        for row in sheets[name].iter_rows()
+        if row[0].value == "Total"
+    ]
+    assert [[str(v).partition("(")[0] for v in row] for row in totals] == [["Total", "=SUM", "n/a", "=SUM", "n/a"]] * 3
 
 
 def test_a_tenant_or_period_without_anything_is_refused(book: Book) -> None:
