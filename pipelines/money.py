@@ -85,31 +85,29 @@ def largest_remainder(total: Decimal, weights: Mapping[K, Fraction], currency: s
         raise ValueError(f"{total} is finer than the minor unit of {currency}; round it first")
     if any(weight < 0 for weight in weights.values()):
         raise ValueError("a weight is negative; shares need weights of zero or more")
-    whole = sum(weights.values(), Fraction(0))
-    if not whole:
+    if not any(weights.values()):
         if scaled:
             raise ValueError(f"nobody to share {total} {currency} among: all weights are zero")
         return {key: _from_units(0, digits) for key in weights}
 
     units, sign = abs(scaled.numerator), -1 if scaled < 0 else 1
-    parts, remainders = _divided(units, weights, whole)
+    parts, remainders = _divided(units, weights)
     by_remainder = sorted(sorted(parts), key=lambda key: -remainders[key])
     for key in by_remainder[: units - sum(parts.values())]:
         parts[key] += 1
     return {key: _from_units(sign * part, digits) for key, part in parts.items()}
 
 
-def _divided(
-    units: int, weights: Mapping[K, Fraction], whole: Fraction
-) -> tuple[dict[K, int], dict[K, int] | dict[K, Fraction]]:
+def _divided(units: int, weights: Mapping[K, Fraction]) -> tuple[dict[K, int], dict[K, int] | dict[K, Fraction]]:
     """Return each weight's whole units, and what is cut off them, all by one scale."""
     common = lcm(*{Fraction(weight).denominator for weight in weights.values()})
     if common.bit_length() <= MANY_BITS:
         # Whole numbers of one denominator: the same parts, many times as fast.
-        scaled = {key: w.numerator * (common // w.denominator) * units for key, w in weights.items()}
-        total = whole.numerator * (common // whole.denominator)
-        divided = {key: divmod(amount, total) for key, amount in scaled.items()}
+        scaled = {key: w.numerator * (common // w.denominator) for key, w in weights.items()}
+        total = sum(scaled.values())
+        divided = {key: divmod(amount * units, total) for key, amount in scaled.items()}
         return {key: part for key, (part, _) in divided.items()}, {key: rest for key, (_, rest) in divided.items()}
+    whole = sum(weights.values(), Fraction(0))
     exact = {key: units * Fraction(weight) / whole for key, weight in weights.items()}
     parts = {key: share.numerator // share.denominator for key, share in exact.items()}
     return parts, {key: exact[key] - parts[key] for key in exact}

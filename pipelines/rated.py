@@ -193,6 +193,11 @@ def exact_sum(amounts: Iterable[Fraction]) -> Fraction:
     return sums[0] if sums else ZERO
 
 
+def quotient(amount: Fraction, by: Fraction | int) -> float:
+    """Return amount ÷ by as the float nearest to it, without the fraction in lowest terms between."""
+    return (amount.numerator * by.denominator) / (amount.denominator * by.numerator)
+
+
 def kwh(joules: float | None) -> Fraction | None:
     """Return energy in kWh; measured to the millionth of a Wh, so that money on it is exact."""
     return None if joules is None else Fraction(Decimal(repr(round(joules / 3_600_000, 9))))

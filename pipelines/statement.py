@@ -14,6 +14,7 @@ from pipelines.findings import merge_findings
 from pipelines.instants import HOUR_MS, from_ms, to_ms
 from pipelines.money import largest_remainder, plain, round_money
 from pipelines.periods import Period
+from pipelines.rated import quotient
 from pipelines.rating import Held, Rated, TenantUse, kwh
 from pipelines.report import (
     Charges,
@@ -162,9 +163,9 @@ def _workloads(
             user=w.user,
             start=from_ms(w.start),
             end=from_ms(w.end),
-            gpu_hours=_number(w.held.allocated / HOUR_MS),
-            utilization=_maybe(w.held.utilization),
-            coverage=_maybe(w.held.coverage),
+            gpu_hours=_quotient(w.held.allocated, HOUR_MS),
+            utilization=_quotient(w.held.active, w.held.observed_allocated) if w.held.observed_allocated else None,
+            coverage=_quotient(w.held.seen, w.held.allocated) if w.held.allocated else None,
             cost=plain(usage[name] + round_money(w.reserved_cost, config.currency)),
             bottleneck=main_cause(w.causes),
         )
@@ -184,6 +185,10 @@ def workload_names(rated: Rated) -> dict[tuple[str, str], str]:
 
 def _number(value: Fraction) -> float:
     return round(float(value), 6) + 0.0
+
+
+def _quotient(amount: Fraction, by: Fraction | int) -> float:
+    return round(quotient(amount, by), 6) + 0.0
 
 
 def _maybe(value: Fraction | None) -> float | None:

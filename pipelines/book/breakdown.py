@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -17,6 +17,8 @@ from pipelines.rating import Charge, TenantUse
 K = TypeVar("K")
 ZERO: Final = Fraction(0)
 UNKNOWN_MODEL: Final = "unknown model"
+_Cell = tuple[str, str]
+"""Class and model."""
 
 
 @dataclass
@@ -64,41 +66,69 @@ def sums_by_class_and_model(
 ) -> tuple[dict[str, Sums], dict[str, Sums]]:
     """Return the same charges summed twice, by class and by model."""
     prices: dict[tuple[str | None, int], Fraction] = {}
-
-    def on_demand(charge: Charge) -> Fraction:
+    # Rates are shared objects, a few for all charges: told apart by identity, they need no hashing.
+    rates: dict[int, Fraction] = {}
+    priced: dict[tuple[_Cell, int, bool, int], int] = {}
+    leased: dict[tuple[_Cell, tuple[str | None, int], str, int], int] = {}
+    for charge in charges:
         at = (charge.model, card.stretch(charge.start))
         if at not in prices:
             prices[at] = card.price(charge.model, "on_demand", charge.start) or ZERO
-        return prices[at]
-
-    # Rates are shared objects, a few for all charges: told apart by identity, they need no hashing.
-    rates = {id(c.rate): c.rate or ZERO for c in charges}
-    listed: dict[int, Fraction] = {}
-
-    def key(charge: Charge) -> tuple[str, str, str, int, int, bool]:
-        price = on_demand(charge)
-        listed[id(price)] = price
-        model = charge.model or UNKNOWN_MODEL
-        return charge.class_, model, charge.lease, id(charge.rate), id(price), charge.reservation is None
-
-    classes: dict[str, list[Sums]] = {}
-    models: dict[str, list[Sums]] = {}
-    for (class_, model, lease, rate, price, outside), hours in hours_by(charges, key).items():
+        rates[id(charge.rate)] = charge.rate or ZERO
+        cell: _Cell = (charge.class_, charge.model or UNKNOWN_MODEL)
+        denominator = charge.gpus.denominator
+        ms = charge.gpus.numerator * (charge.end - charge.start)
+        paid = (cell, id(charge.rate), charge.reservation is None, denominator)
+        priced[paid] = priced.get(paid, 0) + ms
+        held = (cell, at, charge.lease, denominator)
+        leased[held] = leased.get(held, 0) + ms
+    cells: dict[_Cell, list[Sums]] = {}
+    for (cell, rate, outside, denominator), ms in priced.items():
+        hours = Fraction(ms, denominator * HOUR_MS)
         part = Sums(hours=hours)
-        mean = use.means.get(lease)
-        if mean is not None:
-            part.observed, part.active = hours, hours * mean
-            part.waste = (hours - part.active) * listed[price]
         if outside:
             part.usage = hours * rates[rate]
         else:
             part.reserved = hours * rates[rate]
-        classes.setdefault(class_, []).append(part)
-        models.setdefault(model, []).append(part)
+        cells.setdefault(cell, []).append(part)
+    for cell, part in _observed(leased, use.means, prices):
+        cells[cell].append(part)
+    classes: dict[str, list[Sums]] = {}
+    models: dict[str, list[Sums]] = {}
+    for (class_, model), parts in cells.items():
+        whole = Sums.total(parts)
+        classes.setdefault(class_, []).append(whole)
+        models.setdefault(model, []).append(whole)
     by_class, by_model = (
         {name: Sums.total(found) for name, found in sorted(parts.items())} for parts in (classes, models)
     )
     return by_class, by_model
+
+
+def _observed(
+    leased: Mapping[tuple[_Cell, tuple[str | None, int], str, int], int],
+    means: Mapping[str, Fraction],
+    prices: Mapping[tuple[str | None, int], Fraction],
+) -> Iterator[tuple[_Cell, Sums]]:
+    """Yield what was observed, active and wasted at each on-demand price, from GPU-ms by lease and denominator.
+
+    Each lease was busy to a fraction of its own: whole numbers are kept by denominator, and added up once.
+    """
+    observed: dict[tuple[_Cell, tuple[str | None, int]], dict[int, int]] = {}
+    active: dict[tuple[_Cell, tuple[str | None, int]], dict[int, int]] = {}
+    for (cell, at, lease, denominator), ms in leased.items():
+        mean = means.get(lease)
+        if mean is not None:
+            held = observed.setdefault((cell, at), {})
+            held[denominator] = held.get(denominator, 0) + ms
+            busy, common = active.setdefault((cell, at), {}), denominator * mean.denominator
+            busy[common] = busy.get(common, 0) + ms * mean.numerator
+    for (cell, at), by_denominator in observed.items():
+        hours, used = (
+            exact_sum(Fraction(ms, denominator) for denominator, ms in amounts.items()) / HOUR_MS
+            for amounts in (by_denominator, active[cell, at])
+        )
+        yield cell, Sums(observed=hours, active=used, waste=(hours - used) * prices[at])
 
 
 def costs(sums: Mapping[str, Sums], currency: str) -> dict[str, Decimal]:

@@ -17,6 +17,7 @@ from pipelines.contract import Contract, Months
 from pipelines.instants import HOUR_MS, from_ms, to_ms
 from pipelines.money import largest_remainder, plain, round_money
 from pipelines.periods import Period
+from pipelines.rated import quotient
 from pipelines.rates import RateCard
 from pipelines.rating import Charge, Rated, TenantUse
 from pipelines.report import Report, TenantReport
@@ -312,7 +313,7 @@ def _workload_waste(
     known = {name: h.waste for name, h in held.items() if h.observed_leases}
     parts = largest_remainder(Decimal(row.waste or 0), known, config.currency) if known else {}
     return {
-        name: (plain(parts[name]), _number(h.active / HOUR_MS)) if name in parts else (None, None)
+        name: (plain(parts[name]), round(quotient(h.active, HOUR_MS), 6) + 0.0) if name in parts else (None, None)
         for name, h in held.items()
     }
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.rated import Held, exact_sum
+from pipelines.rated import Held, exact_sum, quotient
 
 FRACTIONS = st.lists(st.fractions(min_value=-(10**6), max_value=10**6, max_denominator=10**9), max_size=40)
 
@@ -27,3 +27,10 @@ def test_the_total_of_what_was_never_metered_is_unknown_energy() -> None:
     assert total.joules is None
     assert Held.total([*parts, Held(joules=1.5), Held(joules=2.0)]).joules == 3.5
     assert Held.total([]) == Held()
+
+
+def test_a_quotient_is_the_float_nearest_to_the_exact_one() -> None:
+    amount, by = Fraction(10**40 + 1, 3 * 10**20), Fraction(7 * 10**19, 11)
+    assert quotient(amount, by) == float(amount / by)
+    assert quotient(Fraction(1, 3), 3) == float(Fraction(1, 9))
+    assert quotient(Fraction(0), 3_600_000) == 0.0
