@@ -53,8 +53,14 @@ class Window:
 
 
 def name_of(source: Source) -> str:
-    """Return what a live source is called in the ledger: one server may be asked for GPUs and for Kubernetes."""
-    return source.written if source.kind == "prometheus" else f"{source.kind} {source.written}"
+    """Return what a live source is called in the ledger, whose watermark is its own.
+
+    One address may be asked for GPUs and for Kubernetes, for several clusters, and for several tenants of a store that
+    a header tells apart.
+    """
+    kind = "" if source.kind == "prometheus" else f"{source.kind} "
+    of = [*([source.cluster] if source.cluster else []), *(f"{k}: ${v}" for k, v in sorted(source.headers_env.items()))]
+    return f"{kind}{source.written}" + (f" ({', '.join(of)})" if of else "")
 
 
 def windows(ledger: Ledger, source: Source, config: Config, now: datetime) -> Iterator[Window]:

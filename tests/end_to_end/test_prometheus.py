@@ -18,7 +18,9 @@ import httpx
 import pytest
 
 from exporter.exposition import labels
+from pipelines.config import load
 from pipelines.ledger import open_ledger
+from pipelines.live import name_of
 from tests.end_to_end.commands import failure, findings, gpuledger, printed, refused, reported
 from tests.end_to_end.recorded_exporter import ODD_POD, SCRAPES, RecordedExporter
 
@@ -212,9 +214,10 @@ class _FakeHandler(BaseHTTPRequestHandler):
         pass
 
 
-def watermark(folder: Path, source: str) -> datetime | None:
+def watermark(folder: Path) -> datetime | None:
+    (source,) = load(folder / "gpuledger.yaml").sources
     with open_ledger(folder / "ledger", "test") as ledger:
-        return ledger.watermark(source)
+        return ledger.watermark(name_of(source))
 
 
 def test_an_error_under_http_200_is_an_error_and_nothing_is_half_imported(tmp_path: Path, capsys: Capture) -> None:
@@ -226,7 +229,7 @@ def test_an_error_under_http_200_is_an_error_and_nothing_is_half_imported(tmp_pa
         for minute in range(31):
             server.scrape(begin + 60 * minute, 50, 300)
         printed(capsys, "run", "--once", "--config", config)
-        before, read_until = reported(tmp_path), watermark(tmp_path, url)
+        before, read_until = reported(tmp_path), watermark(tmp_path)
         assert read_until is not None
         assert before["fleet"]["allocated_gpu_hours"] == pytest.approx(31 / 60, abs=1e-6)
 
@@ -236,7 +239,7 @@ def test_an_error_under_http_200_is_an_error_and_nothing_is_half_imported(tmp_pa
         said = failure(gpuledger("run", "--once", "--config", config), 1)
         assert said.startswith(f"{url}: answered /api/v1/query with HTTP 200 (execution: shard 3 is away)")
         assert reported(tmp_path) == before
-        assert watermark(tmp_path, url) == read_until
+        assert watermark(tmp_path) == read_until
 
         server.broken, server.asked = set(), []
         mended = printed(capsys, "run", "--once", "--config", config)

@@ -13,6 +13,7 @@ from pipelines.config import Config, load
 from pipelines.ingest import Ingested, ingest
 from pipelines.lake_upkeep import list_days
 from pipelines.ledger import LAKE_NAME, open_ledger
+from pipelines.live import name_of
 from tests.end_to_end.test_prometheus import FakePrometheus, configure, serving
 
 NOON = datetime(2026, 10, 5, 12, tzinfo=UTC)
@@ -59,7 +60,7 @@ class Site:
 
     def watermark(self) -> datetime | None:
         with open_ledger(self.config.ledger, "a test") as ledger:
-            return ledger.watermarks().get(self.url)
+            return ledger.watermarks().get(name_of(self.config.sources[0]))
 
     def longest_question(self) -> timedelta:
         spans = [int(query.partition("[")[2].removesuffix("ms]")) for query in self.server.asked]
@@ -71,6 +72,24 @@ def site(tmp_path: Path) -> Iterator[Site]:
     server = FakePrometheus()
     with serving(server) as address:
         yield Site(tmp_path, server, f"http://{address}")
+
+
+def test_one_address_that_serves_two_clusters_is_followed_for_each(site: Site) -> None:
+    """As a store of several tenants does, which a header or a label tells apart."""
+    text = site.config.path.read_text().replace(
+        "cluster: prod}", 'cluster: prod}\n  - {prometheus: "URL", cluster: lab}'
+    )
+    site.config.path.write_text(text.replace("URL", site.url))
+    site.config = load(site.config.path)
+    assert [source.cluster for source in site.config.sources] == ["prod", "lab"]
+    site.store(NOON, NOON + HOUR)
+    for now in (NOON + HOUR, NOON + HOUR, NOON + 2 * HOUR):
+        site.ingest(now)
+    with open_ledger(site.config.ledger, "a test") as ledger:
+        names = [name_of(source) for source in site.config.sources]
+        assert ledger.watermarks() == dict.fromkeys(names, NOON + 2 * HOUR)
+        rows = {(day.cluster, day.samples) for day in list_days(ledger)}
+    assert rows == {("prod", 60), ("lab", 60)}
 
 
 def test_months_come_day_by_day_and_go_on_where_they_were_left(site: Site) -> None:
