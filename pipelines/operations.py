@@ -22,7 +22,7 @@ from pipelines.intervals import Interval
 from pipelines.lake_upkeep import compact
 from pipelines.ledger import Ledger, open_ledger
 from pipelines.metering import Metered, meter_again
-from pipelines.periods import Period, local_months, parse_period
+from pipelines.periods import Period, parse_period
 from pipelines.publish import Publication, last_published, publish, published_fleet, published_outlook
 from pipelines.rating import rate
 from pipelines.report import Report
@@ -194,9 +194,8 @@ def report(
     published = published_period(config, start=start, end=end, period=period)
     asked, reckoned = published.period, published.reckoned
     found = reckoned.report
-    if reckoned.closed is None and local_months(asked.start, asked.end, config.timezone) == [asked]:
-        month = f"{asked.start.astimezone(config.timezone):%Y-%m}"
-        found = found.model_copy(update={"outlook": published_outlook(config, month, asked)})
+    if reckoned.closed is None:
+        found = found.model_copy(update={"outlook": published_outlook(config, asked)})
     return found if tenant is None else found.of(tenant)
 
 

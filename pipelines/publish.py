@@ -127,15 +127,16 @@ def published_fleet(ledger: Path) -> tuple[Metered, datetime]:
     return metered, publication.as_of
 
 
-def published_outlook(config: Config, month: str, period: Period) -> Outlook | None:
-    """Return the outlook of a month; None: none was published of it.
+def published_outlook(config: Config, period: Period) -> Outlook | None:
+    """Return the outlook of a local month; None: none was published of it, or the period is no month.
 
     Raises:
         LedgerError: the pointer is damaged.
     """
     publication = current(config.ledger)
-    if publication is None:
+    if publication is None or local_months(period.start, period.end, config.timezone) != [period]:
         return None
+    month = f"{period.start.astimezone(config.timezone):%Y-%m}"
     with store.opened(config.ledger / FOLDER / publication.fleet, read_only=True) as connection:
         return read_outlook(connection, month, period.start, period.end, config.currency)
 

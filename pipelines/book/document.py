@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pipelines.outlook.model import Outlook
 from pipelines.report import GpuHours, Hours, Instant, Money, Ratio, ReportPeriod
 
 
@@ -127,6 +128,10 @@ class Statement(_Part):
     budget: Spent | None
     trend: list[Past]
     notes: list[str]
+    outlook: Outlook | None = Field(
+        None,
+        description="the tenant's own, of a local month that is open, else null; estimates in the ledger's currency",
+    )
 
     def to_json(self) -> str:
         """Return the statement as JSON, the same bytes each time."""

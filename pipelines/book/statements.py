@@ -15,7 +15,7 @@ from pipelines.book.shelf import FOLDER as BOOKS
 from pipelines.book.shelf import ClosedBook, shelf
 from pipelines.config import Config
 from pipelines.periods import parse_period
-from pipelines.publish import FOLDER, current, published_fleet
+from pipelines.publish import FOLDER, current, published_fleet, published_outlook
 
 FORMATS: Final = ("pdf", "xlsx", "csv", "json")
 TREND_MONTHS: Final = 6
@@ -60,7 +60,8 @@ def statement(config: Config, tenant: str, period: str) -> Found:
         entries=[e for e in reckoned.entries if e.tenant == tenant],
         trend=trends(config, period).get(tenant, []),
     )
-    return Found(made)
+    outlook = published_outlook(config, span) if reckoned.closed is None else None
+    return Found(made.model_copy(update={"outlook": None if outlook is None else outlook.of(tenant)}))
 
 
 def rendered(statement: Statement, format_: str, locale: str = "en") -> bytes:

@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 from pipelines.book.closing import close
+from pipelines.book.statements import statement
 from pipelines.config import Config, load
 from pipelines.operations import report, run_once
 from pipelines.outlook.model import Outlook
@@ -135,3 +136,13 @@ def test_a_closed_month_is_as_it_was_closed_and_looks_nowhere(config: Config) ->
 
     close(config, "2026-10", now=datetime(2026, 12, 1, tzinfo=UTC), by="ada")
     assert json.loads(report(config, period="2026-10").to_json())["outlook"] is None
+
+
+def test_a_draft_statement_has_the_tenants_own_part_and_a_month_without_one_has_none(
+    config: Config, outlook: Outlook
+) -> None:
+    draft = json.loads(statement(config, "astro", "2026-11").rendered("json"))
+    assert draft["outlook"] == json.loads(outlook.of("astro").model_dump_json())
+    assert [b["budget"] for b in draft["outlook"]["budgets"] if b["kind"] == "money"] == ["500.00"]
+    assert "bio" not in json.dumps(draft["outlook"])
+    assert statement(config, "astro", "2026-11-03").statement.outlook is None
