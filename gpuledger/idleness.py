@@ -14,7 +14,6 @@ from pipelines.instants import from_ms
 from pipelines.money import format_money
 
 UNKNOWN: Final = "n/a"
-_OWNERS: Final = 12
 
 
 def render(idle: Idle, zone: ZoneInfo, *, width: int, limit: int) -> str:
@@ -23,7 +22,7 @@ def render(idle: Idle, zone: ZoneInfo, *, width: int, limit: int) -> str:
     sections = [
         [f"{start} to {end} ({zone.key})", f"as of {as_of}"],
         _causes(idle),
-        _owners(idle),
+        _owners(idle, limit),
         _reclaim(idle, zone, width, limit),
         _policies(idle, zone, width, limit),
     ]
@@ -46,12 +45,15 @@ def _causes(idle: Idle) -> list[str]:
     return told
 
 
-def _owners(idle: Idle) -> list[str]:
+def _owners(idle: Idle, limit: int) -> list[str]:
     rows = [["By owner", "cause", "GPU-hours", f"worth {idle.currency}"]]
-    for row in idle.by_owner()[:_OWNERS]:
+    found = idle.by_owner()
+    for row in found[:limit]:
         who = row["owner"] or ("nobody" if row["cause"] not in ("held_idle", "held_barely_used") else "unattributed")
         rows.append([f"  {who}", BY_ID[row["cause"]].title, f"{row['gpu_hours']:,.1f}", _money(row["worth"], idle)])
-    return align(rows, left={0, 1}) if len(rows) > 1 else []
+    lines = align(rows, left={0, 1}) if len(rows) > 1 else []
+    more = len(found) - limit
+    return [*lines, f"  and {more:,} more; --json has all"] if more > 0 else lines
 
 
 def _reclaim(idle: Idle, zone: ZoneInfo, width: int, limit: int) -> list[str]:

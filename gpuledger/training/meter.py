@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import math
 import os
 import time
 import weakref
@@ -136,16 +137,10 @@ class StepMeter(Collector):
         flops: float | None = None,
     ) -> None:
         """Count a step that took `seconds` without waiting for data."""
-        amounts = {"steps": 1.0, "step_seconds": seconds}
         try:
-            if samples is not None:
-                amounts["samples"] = float(samples)
-            if tokens is not None:
-                amounts["tokens"] = float(tokens)
-            done = self._flops(amounts) if flops is None else float(flops)
-            if done is not None:
-                amounts["floating_point_operations"] = done
-            self._counts.add(**amounts)
+            amounts = {"steps": 1.0} | self._amounts(step_seconds=seconds, samples=samples, tokens=tokens)
+            done = self._flops(amounts) if flops is None else flops
+            self._counts.add(**amounts | self._amounts(floating_point_operations=done))
             self._last_step = self._now()
             if not self._known:
                 self._look_up()
@@ -227,7 +222,24 @@ class StepMeter(Collector):
         self._started, self._step_since = self._now(), self.elapsed()
 
     def _add(self, **amounts: float) -> None:
-        self._counts.add(**amounts)
+        self._counts.add(**self._amounts(**amounts))
+
+    def _amounts(self, **given: float | None) -> dict[str, float]:
+        """Return what can be added to a total that only grows; the rest is said once, and left out."""
+        amounts: dict[str, float] = {}
+        for key, value in given.items():
+            if value is None:
+                continue
+            try:
+                amount = float(value)
+            except (TypeError, ValueError, OverflowError) as error:
+                self.complain(key, error)
+                continue
+            if amount >= 0 and math.isfinite(amount):
+                amounts[key] = amount
+            else:
+                self.complain(key, ValueError(f"{amount} is no amount"))
+        return amounts
 
     def _flops(self, amounts: Mapping[str, float]) -> float | None:
         if self._per_token is not None and "tokens" in amounts:
@@ -261,6 +273,7 @@ class Step:
 
     def __init__(self, meter: StepMeter, samples: float | None, tokens: float | None, flops: float | None) -> None:
         self._meter, self.samples, self.tokens, self.flops = meter, samples, tokens, flops
+        self._began, self._waited = meter.elapsed()
 
     def __enter__(self) -> Self:
         self._began, self._waited = self._meter.elapsed()

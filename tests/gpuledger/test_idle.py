@@ -53,6 +53,13 @@ def test_for_people(ledger: str, capsys: Capture) -> None:
     assert "\x1b" not in out
 
 
+def test_what_is_left_out_is_counted(ledger: str, capsys: Capture) -> None:
+    assert cli.main(["idle", "--config", ledger, "--limit", "1"]) == 0
+    out = capsys.readouterr().out
+    owners = out.partition("By owner")[2].partition("Reclaim first")[0]
+    assert "and 1 more; --json has all" in owners
+
+
 def test_a_notice_is_text_to_mail(ledger: str, capsys: Capture) -> None:
     assert cli.main(["idle", "--config", ledger, "--notice", "astro"]) == 0
     text = capsys.readouterr().out

@@ -162,6 +162,26 @@ def test_nonsense_is_said_once_and_training_goes_on(clock: Clock, caplog: pytest
             with meter.step(samples="many"):  # type: ignore[arg-type]
                 pass
     assert len(caplog.records) == 1
+    assert value(meter, "steps_total") == 3
+
+
+@pytest.mark.parametrize("amount", [float("nan"), float("inf"), -5, 10**400, "many"])
+def test_a_total_only_grows_and_only_by_amounts(amount: float, clock: Clock) -> None:
+    meter = a_meter(clock, card="NVIDIA L4")
+    train(meter, clock)
+    with meter.step(samples=amount, tokens=7, flops=amount):
+        clock.passes(1.0)
+    meter.communicated(amount)
+    assert value(meter, "steps_total") == 4
+    assert value(meter, "step_seconds_total") == pytest.approx(4.0)
+    assert value(meter, "samples_total") == 24
+    assert value(meter, "tokens_total") == 2407
+
+
+def test_a_step_that_is_left_without_being_entered_disturbs_nothing(clock: Clock) -> None:
+    meter = a_meter(clock)
+    meter.step().__exit__(None, None, None)
+    assert value(meter, "steps_total") == 1
 
 
 def test_every_metric_of_the_table_is_exposed_by_its_name_and_kind(clock: Clock) -> None:

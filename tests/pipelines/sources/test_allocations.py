@@ -78,7 +78,6 @@ def test_times_without_an_offset_are_local(tmp_path: Path, start: str, end: str,
         ("2026-11-10T00:00:00Z,2026-11-11T00:00:00Z,1,,,,w,premium", "class"),
         ("2026-11-10T00:00:00Z,2026-11-11T00:00:00Z,1", "columns of the header"),
         (f"{GOOD},too,many", "columns of the header"),
-        ('2026-11-10T00:00:00Z,"unclosed', "columns of the header"),
     ],
 )
 def test_a_bad_row_is_counted_with_its_line_and_the_rest_kept(tmp_path: Path, row: str, why: str) -> None:
@@ -155,3 +154,28 @@ def test_a_binary_file_is_an_error_not_a_bill(tmp_path: Path) -> None:
 def test_text_that_is_not_utf8_is_kept(tmp_path: Path) -> None:
     batch = read(tmp_path, b"start,end,gpus,workload\n2026-11-10,2026-11-11,1,caf\xe9\n")
     assert batch.records["workload"].to_list() == ["caf\ufffd"]
+
+
+def test_a_name_with_line_breaks_is_a_name_and_forges_no_row(tmp_path: Path) -> None:
+    forged = "2026-10-05T00:00:00Z,2026-10-06T00:00:00Z,3,,H100,bio,fake,"
+    name = f"a\n\n{forged}\n"
+    batch = read(tmp_path, f'{HEADER}\n2026-10-05T00:00:00Z,2026-10-05T01:00:00Z,1,,H100,vision,"{name}",\n{GOOD}\n')
+    assert batch.records.select("tenant", "workload").rows() == [("vision", name.strip()), ("vision", "repair-1")]
+    assert batch.findings == []
+
+
+@pytest.mark.parametrize("left_open", ['"', '"' + "y" * 200_000])
+def test_after_a_quote_that_is_never_closed_nothing_is_read(tmp_path: Path, left_open: str) -> None:
+    cut = f"2026-10-05T00:00:00Z,2026-10-05T01:00:00Z,1,,H100,vision,{left_open}a"
+    batch = read(tmp_path, f"{HEADER}\n{GOOD}\n{cut}\n{GOOD}\n{GOOD}")
+    assert batch.records["workload"].to_list() == ["repair-1"]
+    (finding,) = batch.findings
+    assert (finding.code, finding.count) == ("bad_line", 3)
+    assert "never closed" in finding.detail
+    assert "line 3" in finding.detail
+
+
+def test_a_quote_inside_a_field_is_a_sign_like_others(tmp_path: Path) -> None:
+    row = '2026-10-05T00:00:00Z,2026-10-05T01:00:00Z,1,,H100,vision,5" card,'
+    batch = read(tmp_path, f"{HEADER}\n{row}\n{GOOD}\n")
+    assert batch.records["workload"].to_list() == ['5" card', "repair-1"]
