@@ -1,5 +1,5 @@
 # The entry points of this repository. Each sets up .venv first, and does that once.
-.PHONY: help demo test test-grafana test-slurm lint bench
+.PHONY: help demo test test-grafana test-slurm test-spark lint bench
 
 help:
 	@echo 'make demo [ARGS=--no-serve]   replay the demo fleet, print where the money went, serve the app on loopback'
@@ -7,6 +7,7 @@ help:
 	@echo 'make test-crash               kill the pipeline 200 times, against a real Prometheus (apt-get install prometheus)'
 	@echo 'make test-grafana             boards against the types of Grafana 11 to 13 (npm)'
 	@echo 'make test-slurm               the ledger against a real Slurm on loopback (Debian packages)'
+	@echo 'make test-spark               the roll-up on a real Spark cluster of two workers on loopback (Java 17)'
 	@echo 'make lint                     ruff and mypy'
 	@echo 'make bench                    every benchmark, into bench/results.json; make bench-NAME runs bench/NAME.py'
 
@@ -30,6 +31,11 @@ test-grafana:
 test-slurm:
 	@scripts/setup slurm
 	@GPULEDGER_SLURM=1 .venv/bin/python -m pytest tests/slurm -v $(ARGS)
+
+test-spark:
+	@scripts/setup spark
+	@GPULEDGER_SPARK_HOME=$$(echo $(CURDIR)/.venv-spark/lib/python*/site-packages/pyspark) \
+		.venv/bin/python -m pytest tests/spark -v $(ARGS)
 
 lint:
 	@scripts/setup
