@@ -58,27 +58,44 @@ def device(number: int, *, instance: bool) -> dict[str, str]:
     return named | ({"gpu_instance": str(number % 7), "gpu_profile": "1g.10gb"} if instance else {})
 
 
-def value(metric: int, at: int) -> float:
+def value(metric: int, at: int, step: int = 0) -> float:
     """Drivers give thousandths: milliwatts, millijoules, hundredths of a percent."""
-    return round(metric * 1.37 + at / 7, 3)
+    return round(metric * 1.37 + at / 7 + step * 0.613, 3)
 
 
-def families(devices: int, metrics: int) -> list[Family]:
+def moves(metric: int) -> bool:
+    """Whether a metric is one of those that change from pass to pass on cards at work: every other one.
+
+    Of the catalogue's 112 metrics at most 53 do (ratios, clocks, power, temperatures, energy, traffic, memory in use,
+    time throttled), on one card hardly all of them. Limits, modes, links, ECC, remapped rows, retired pages and errors
+    stay as they are.
+    """
+    return metric % 2 == 0
+
+
+def families(devices: int, metrics: int, step: int = 0, *, all_move: bool = True) -> list[Family]:
+    """A pass; each value that moves differs from that of every other pass, on all devices."""
     where = [labels(device(number, instance=devices > 8)) for number in range(devices)]
     return [
         Family(
             f"gpuledger_metric_{metric}",
             "gauge",
             "A metric.",
-            [(text, value(metric, at)) for at, text in enumerate(where)],
+            [(text, value(metric, at, step if all_move or moves(metric) else 0)) for at, text in enumerate(where)],
         )
         for metric in range(metrics)
     ]
 
 
-def render_ms(devices: int, metrics: int) -> float:
-    renderer, pages = Renderer(), families(devices, metrics)
-    return median_ms(lambda: renderer.render(pages).body(openmetrics=False, gzipped=False))
+def render_ms(devices: int, metrics: int, *, all_move: bool, passes: int = 300) -> float:
+    """Median CPU time from the families of a pass to the page that a scrape gets."""
+    renderer, times = Renderer(), []
+    for step in range(passes):
+        page = families(devices, metrics, step, all_move=all_move)
+        begun = time.thread_time()
+        renderer.render(page).body(openmetrics=False, gzipped=False)
+        times.append(time.thread_time() - begun)
+    return statistics.median(times) * 1000
 
 
 def generate_latest_ms(devices: int, metrics: int) -> float:
@@ -143,9 +160,15 @@ def resident_mb(pid: int) -> float:
 
 
 def main() -> int:
-    render = render_ms(8, 120)
-    scores = {"exporter_render_ms_8x120": render, "exporter_render_ms_56x60": render_ms(56, 60), **process_numbers()}
-    ratios = {"exporter_render_vs_generate_latest": generate_latest_ms(8, 120) / render}
+    all_moved = render_ms(8, 120, all_move=True)
+    scores = {
+        "exporter_render_ms_8x120": render_ms(8, 120, all_move=False),
+        "exporter_render_ms_56x60": render_ms(56, 60, all_move=False),
+        "exporter_render_all_moved_ms_8x120": all_moved,
+        "exporter_render_all_moved_ms_56x60": render_ms(56, 60, all_move=True),
+        **process_numbers(),
+    }
+    ratios = {"exporter_render_vs_generate_latest": generate_latest_ms(8, 120) / all_moved}
     record(scores=scores, ratios=ratios)
     over = [name for name, limit in LIMITS.items() if scores[name] > limit]
     over += [name for name, limit in AT_LEAST.items() if ratios[name] < limit]

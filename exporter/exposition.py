@@ -1,7 +1,8 @@
 """Prometheus text and OpenMetrics, written fast.
 
-What doesn't change between two passes (the name and labels of a series) is rendered once and kept; a pass only
-writes numbers. Both formats share their sample lines and differ in the comment lines, so one pass serves both.
+What doesn't change between two passes is written once and kept: the name and labels of a series, and the lines of a
+family whose values are all what they were (limits, modes, error counts: most of a page). Both formats share their
+sample lines and differ in the comment lines, so one pass serves both.
 """
 
 from __future__ import annotations
@@ -66,19 +67,28 @@ END: Final = b"# EOF\n"
 
 
 def _text_head(family: Family) -> bytes:
-    kind = "untyped" if family.kind == "unknown" else family.kind
-    return f"# HELP {family.name} {_escape_help(family.help)}\n# TYPE {family.name} {kind}\n".encode()
+    return _text_comments(family.name, family.kind, family.help)
 
 
 def _openmetrics_head(family: Family) -> bytes:
-    name, kind = family.name, family.kind
+    return _openmetrics_comments(family.name, family.kind, family.help)
+
+
+@lru_cache(maxsize=1024)
+def _text_comments(name: str, kind: str, text: str) -> bytes:
+    kind = "untyped" if kind == "unknown" else kind
+    return f"# HELP {name} {_escape_help(text)}\n# TYPE {name} {kind}\n".encode()
+
+
+@lru_cache(maxsize=1024)
+def _openmetrics_comments(name: str, kind: str, text: str) -> bytes:
     if kind == "counter":
         # An OpenMetrics counter's samples end in _total and its family doesn't; DCGM's counters have no such end.
         if name.endswith("_total"):
             name = name.removesuffix("_total")
         else:
             kind = "unknown"
-    return f"# TYPE {name} {kind}\n# HELP {name} {_escape_help(family.help, quotes=True)}\n".encode()
+    return f"# TYPE {name} {kind}\n# HELP {name} {_escape_help(text, quotes=True)}\n".encode()
 
 
 def _escape_help(text: str, *, quotes: bool = False) -> str:
@@ -86,28 +96,48 @@ def _escape_help(text: str, *, quotes: bool = False) -> str:
     return text.replace('"', '\\"') if quotes else text
 
 
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """The sample lines of one family as they were last written.
+
+    Args:
+        where: the labels of its series.
+        template: their lines with a hole for each value.
+        values: what fills the holes.
+        written: the template with its holes filled.
+    """
+
+    where: tuple[str, ...]
+    template: bytes
+    values: tuple[float, ...]
+    written: bytes
+
+
 class Renderer:
-    """Renders families; keeps the text of their series from pass to pass and fills in the numbers."""
+    """Renders families; keeps the lines of each from pass to pass and writes again only what changed."""
 
     def __init__(self) -> None:
-        # By family: the labels of its series, and their lines with a hole for each value.
-        self._templates: dict[str, tuple[list[str], bytes]] = {}
+        self._lines: dict[str, _Lines] = {}
 
     def render(self, families: Iterable[Family]) -> Page:
         """A page with every family that has samples."""
         blocks = []
-        kept: dict[str, tuple[list[str], bytes]] = {}
+        kept: dict[str, _Lines] = {}
         for family in families:
             if not family.samples:
                 continue
-            where = [text for text, _ in family.samples]
-            known, template = self._templates.get(family.name, ([], b""))
-            if where != known:
+            where, values = zip(*family.samples, strict=True)
+            lines = self._lines.get(family.name)
+            if lines is None or lines.where != where:
                 template = _template(family.name, where)
-            kept[family.name] = (where, template)
-            blocks.append((family, template % tuple([value for _, value in family.samples])))
+                lines = _Lines(where, template, values, template % values)
+            elif lines.values != values:
+                # Python compares numbers exactly, an int with a float too: what is equal reads back the same.
+                lines = _Lines(where, lines.template, values, lines.template % values)
+            kept[family.name] = lines
+            blocks.append((family, lines.written))
         # What isn't on this page is forgotten: series that are gone leave nothing behind.
-        self._templates = kept
+        self._lines = kept
         return Page(blocks)
 
 

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from exporter.catalog import BY_KEY
 from exporter.devices import Device, Reading
-from exporter.exposition import END, Family, Renderer, labels
+from exporter.exposition import END, Family, Page, Renderer, labels
 from exporter.validity import Rejections, fault, is_blank
 
 values = st.floats(allow_nan=False, allow_infinity=False) | st.integers(0, 2**63)
@@ -43,6 +43,7 @@ def test_openmetrics_reads_back_the_same() -> None:
     body = Renderer().render(families).body(openmetrics=True, gzipped=False) + END
     parsed = {family.name: family for family in parse_openmetrics(body.decode())}
     assert parsed["gpuledger_energy_joules"].type == "counter"
+    assert parsed["gpuledger_energy_joules"].documentation == 'A "quoted" help.'
     assert parsed["gpuledger_energy_joules"].samples[0].value == 3.5
     assert parsed["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"].type == "unknown"
 
@@ -55,14 +56,71 @@ def test_a_renderer_forgets_series_that_are_gone() -> None:
     renderer = Renderer()
     for number in range(100):
         renderer.render([Family("x", "gauge", "Help.", [(f'{{job="{number}"}}', 1.0)])])
-    assert [where for where, _ in renderer._templates.values()] == [['{job="99"}']]
+    assert [lines.where for lines in renderer._lines.values()] == [('{job="99"}',)]
 
 
 def test_values_change_under_kept_labels() -> None:
     renderer = Renderer()
-    for value in (1.0, 2.0):
+    for value in (1.0, 2.0, 2**53, 2**53 + 1):
         body = renderer.render([Family("x", "gauge", "H.", [("", value)])]).body(openmetrics=False, gzipped=False)
         assert body.endswith(f"x {value}\n".encode())
+
+
+# Few names, labels and values, so that passes repeat, change, lose and regain each of them; the numbers are neighbours
+# that a careless comparison would take for one another.
+numbers: st.SearchStrategy[float] = st.sampled_from(
+    [0, 0.0, 1, 1.0, 0.1, 0.1 + 2**-56, 2**53, 2.0**53, 2**53 + 1, 1e300, 5e-324]
+)
+passes = st.lists(
+    st.lists(
+        st.builds(
+            Family,
+            st.sampled_from(["a", "b_total", "DCGM_FI_C"]),
+            st.sampled_from(["gauge", "counter"]),
+            st.sampled_from(["Help.", 'More "help".']),
+            st.lists(st.tuples(st.sampled_from(["", '{x="1"}', '{x="%r"}']), numbers), max_size=3),
+        ),
+        max_size=4,
+    ),
+    min_size=2,
+    max_size=6,
+)
+
+
+def written(page: Page, *, openmetrics: bool, gzipped: bool) -> list[tuple[str, float | str]]:
+    """Lines of a page: name and number of a sample, all of a comment."""
+    body = page.body(openmetrics=openmetrics, gzipped=gzipped)
+    text = (gzip.decompress(body) if gzipped else body).decode()
+    split = [line.rpartition(" ") for line in text.splitlines()]
+    return [(" ".join(parts), "") if parts[0].startswith("#") else (parts[0], number(parts[2])) for parts in split]
+
+
+def number(text: str) -> float:
+    """As exact as the text: an int beyond 2**53 is no float."""
+    return int(text) if text.isdigit() else float(text)
+
+
+@given(passes, st.booleans(), st.booleans())
+def test_kept_lines_are_never_stale(passes: list[list[Family]], openmetrics: bool, gzipped: bool) -> None:
+    renderer = Renderer()
+    for families in passes:
+        kept = written(renderer.render(families), openmetrics=openmetrics, gzipped=gzipped)
+        assert kept == written(Renderer().render(families), openmetrics=openmetrics, gzipped=gzipped)
+
+
+def test_a_family_that_stood_still_is_not_written_again() -> None:
+    renderer = Renderer()
+    pages = [
+        renderer.render([
+            Family("moves", "gauge", "H.", [("", power)]),
+            Family("still", "gauge", "H.", [('{gpu="0"}', 700.0), ('{gpu="1"}', 700.0)]),
+        ])
+        for power in (301.5, 302.5)
+    ]  # fmt: skip
+    (_, first), (_, limit) = pages[0].blocks
+    (_, second), (_, kept) = pages[1].blocks
+    assert kept is limit
+    assert (first, second) == (b"moves 301.5\n", b"moves 302.5\n")
 
 
 def test_gzip_members_join() -> None:
@@ -71,7 +129,7 @@ def test_gzip_members_join() -> None:
 
 
 def test_blank_codes_of_dcgm_are_no_values() -> None:
-    blanks = [9223372036854775792 + code for code in range(4)]
+    blanks: list[float] = [9223372036854775792 + code for code in range(4)]
     blanks += [140737488355328.0 + code for code in range(4)] + [2147483632 + code for code in range(4)]
     assert all(is_blank(float(value)) for value in blanks)
     assert not any(is_blank(value) for value in (0, 1e15, 2147483000, 140737488355327))
