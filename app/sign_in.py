@@ -14,7 +14,7 @@ import streamlit as st
 
 from app import words
 from exporter.errors import WorkError
-from pipelines.config_access import Access, Proxy, Role
+from pipelines.config.access import Access, Proxy, Role
 from pipelines.selectors import glob_matches
 
 RANK: Final[tuple[Role, ...]] = ("operator", "finance", "member")

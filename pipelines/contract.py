@@ -14,7 +14,7 @@ from typing import Final
 
 from pipelines.classes import ReservedStretch
 from pipelines.config import Discount, Rate, Reservation, Sla, Threshold
-from pipelines.config_rules import speaks_for
+from pipelines.config.rules import speaks_for
 from pipelines.instants import from_ms, to_ms
 from pipelines.rates import RateCard
 from pipelines.selectors import glob_matches

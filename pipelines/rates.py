@@ -6,8 +6,8 @@ from bisect import bisect_right
 from fractions import Fraction
 
 from pipelines.config import Config, Rate, Reservation, about_rate, reservation_rate, speaks_for
+from pipelines.config.recorded import in_force
 from pipelines.instants import from_ms, to_ms
-from pipelines.recorded import in_force
 from pipelines.selectors import glob_matches
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from pipelines.config import Config, Overhead
-from pipelines.config_money import Driver, Policy
+from pipelines.config.money import Driver, Policy
 from pipelines.instants import HOUR_MS, to_ms
 from pipelines.money import largest_remainder, round_money
 from pipelines.periods import Period, local_months

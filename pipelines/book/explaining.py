@@ -19,6 +19,7 @@ from pipelines.book.reckoning import Reckoned, Reckoning, of_book
 from pipelines.book.shelf import FOLDER, shelf
 from pipelines.book.statements import statement
 from pipelines.config import Config
+from pipelines.config.recorded import span
 from pipelines.contract import Contract, Months
 from pipelines.instants import HOUR_MS, from_ms, to_ms
 from pipelines.metering import Metered
@@ -27,7 +28,6 @@ from pipelines.periods import parse_period
 from pipelines.publish import published_fleet
 from pipelines.rates import RateCard
 from pipelines.rating import Charge, clipped, kwh
-from pipelines.recorded import span
 from pipelines.report import Hours, Instant, Money, Ratio
 
 ORIGINS: Final = {

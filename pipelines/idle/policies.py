@@ -11,7 +11,7 @@ from typing import Final, Literal
 import polars as pl
 
 from pipelines.config import Config
-from pipelines.config_reclaim import ReclaimPolicy
+from pipelines.config.reclaim import ReclaimPolicy
 from pipelines.idle.held import running
 from pipelines.instants import HOUR_MS
 from pipelines.intervals import Interval

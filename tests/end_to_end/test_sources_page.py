@@ -9,7 +9,7 @@ from typing import Final, get_args
 
 import pytest
 
-from pipelines.config_source import _KEYS_OF, Kind
+from pipelines.config.source import _KEYS_OF, Kind
 from pipelines.operations import replay
 from tests.end_to_end.commands import findings
 

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ValidationError
 
 from exporter.errors import ConfigError
 from pipelines.config import Config, Source, load, reservation_rate
-from pipelines.config_faults import models_in
-from pipelines.config_reference import EXAMPLE, render
+from pipelines.config.faults import models_in
+from pipelines.config.reference import EXAMPLE, render
 from pipelines.periods import Period
 
 Load = Callable[[str], Config]
@@ -525,7 +525,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
 
 def test_the_reference_is_up_to_date(repository: Path) -> None:
     written = (repository / "docs" / "configuration.md").read_text(encoding="utf-8")
-    assert written == render(), "run: python -m pipelines.config_reference > docs/configuration.md"
+    assert written == render(), "run: python -m pipelines.config.reference > docs/configuration.md"
 
 
 def test_the_example_of_the_reference_is_valid(loaded: Load) -> None:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from pipelines.config import Overhead
-from pipelines.config_money import Driver
+from pipelines.config.money import Driver
 from pipelines.periods import Period, parse_period
 from pipelines.sharing import UNATTRIBUTED, Keys, beyond_unused, overhead_amount
 

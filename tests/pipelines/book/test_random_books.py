@@ -20,7 +20,7 @@ from pipelines.book.reckoning import Reckoned
 from pipelines.book.shelf import ClosedBook
 from pipelines.book.verifying import verify
 from pipelines.config import Config, load
-from pipelines.config_scalars import UTC_ZONE
+from pipelines.config.scalars import UTC_ZONE
 from pipelines.operations import run_once
 from pipelines.periods import parse_period
 from pipelines.statement import make_report, within_of

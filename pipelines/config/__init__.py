@@ -18,10 +18,10 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from exporter.errors import ConfigError
-from pipelines import config_faults, config_rules, recorded
-from pipelines.config_access import Access, Grant, Proxy, Token
-from pipelines.config_alerts import Alerts
-from pipelines.config_money import (
+from pipelines.config import faults, recorded, rules
+from pipelines.config.access import Access, Grant, Proxy, Token
+from pipelines.config.alerts import Alerts
+from pipelines.config.money import (
     Budget,
     Commitment,
     Discount,
@@ -36,8 +36,9 @@ from pipelines.config_money import (
     Threshold,
     Tier,
 )
-from pipelines.config_reclaim import ReclaimPolicy
-from pipelines.config_scalars import (
+from pipelines.config.reading import read_yaml
+from pipelines.config.reclaim import ReclaimPolicy
+from pipelines.config.scalars import (
     UTC_ZONE,
     Amount,
     Currency,
@@ -52,9 +53,8 @@ from pipelines.config_scalars import (
     fault,
     zone_names,
 )
-from pipelines.config_section import Dated, Section
-from pipelines.config_source import Kind, Source
-from pipelines.config_yaml import read_yaml
+from pipelines.config.section import Dated, Section
+from pipelines.config.source import Kind, Source
 from pipelines.periods import Period, parse_period
 from pipelines.selectors import LIST_KEYS, SELECTOR_KEYS
 from pipelines.tables import FINDING_CODES
@@ -108,7 +108,7 @@ def load(path: Path) -> Config:
     try:
         return Config.model_validate(content, context=context, by_alias=True, by_name=False)
     except ValidationError as error:
-        raise config_faults.config_error(error, Config, path, lines) from None
+        raise faults.config_error(error, Config, path, lines) from None
 
 
 class Selector(Dated):
@@ -332,7 +332,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        config_rules.check(self)
+        rules.check(self)
         return self
 
     @property
@@ -387,9 +387,9 @@ class Config(Section):
         then = self.model_copy(update={**known, "tenants": tenants})
         for cached in ("config_hash", *(f"{name}_in_force" for name in priced)):
             then.__dict__.pop(cached, None)
-        faults = config_rules.faults(then)
-        if faults:
-            _, what, mend = faults[0]
+        objections = rules.faults(then)
+        if objections:
+            _, what, mend = objections[0]
             raise ConfigError(f"{self.path.name} as recorded on {at:%Y-%m-%d %H:%M}Z", what, mend)
         return then
 
@@ -422,7 +422,7 @@ def about_rate(rate: Rate) -> str:
 
 def speaks_for(rate: Rate, reservation: Reservation) -> bool:
     """Whether a rate's glob matches the text of the reservation's own glob."""
-    return config_rules.speaks_for(rate.model, reservation.model)
+    return rules.speaks_for(rate.model, reservation.model)
 
 
 def _zone_of(content: dict[str, Any]) -> ZoneInfo:

@@ -6,8 +6,8 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from pipelines.config_scalars import Glob, Text, fault
-from pipelines.config_section import Section
+from pipelines.config.scalars import Glob, Text, fault
+from pipelines.config.section import Section
 
 Role = Literal["operator", "finance", "member"]
 

@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from pipelines.config_scalars import Instant, fault
+from pipelines.config.scalars import Instant, fault
 
 
 class Section(BaseModel):

@@ -8,8 +8,8 @@ from typing import Final, Literal, Self, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
-from pipelines.config_scalars import Amount, Count, Currency, Glob, Instant, PositiveCount, Text, fault
-from pipelines.config_section import Recorded, Section
+from pipelines.config.scalars import Amount, Count, Currency, Glob, Instant, PositiveCount, Text, fault
+from pipelines.config.section import Recorded, Section
 
 S = TypeVar("S", bound=Section)
 PERCENT: Final = Decimal(100)

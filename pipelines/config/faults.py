@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel, ValidationError
 
 from exporter.errors import ConfigError
-from pipelines.config_yaml import Location, key_path
+from pipelines.config.reading import Location, key_path
 
 Fault = tuple[Location, str, str]
 _EXPECTED: Final = {

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from pipelines.config_scalars import Instant, Names, PositiveCount, Text, Zone, fault
-from pipelines.config_section import Section
+from pipelines.config.scalars import Instant, Names, PositiveCount, Text, Zone, fault
+from pipelines.config.section import Section
 
 Kind = Literal[
     "prometheus",

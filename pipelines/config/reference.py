@@ -1,6 +1,6 @@
 """docs/configuration.md, generated from the models so that it can't fall behind them.
 
-``python -m pipelines.config_reference > docs/configuration.md`` writes it anew.
+``python -m pipelines.config.reference > docs/configuration.md`` writes it anew.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from pipelines.config import Config
-from pipelines.config_faults import models_in
-from pipelines.config_scalars import Written
+from pipelines.config.faults import models_in
+from pipelines.config.scalars import Written
 
 EXAMPLE: Final = """\
 currency: USD
@@ -67,7 +67,7 @@ _INTRODUCTION: Final = f"""\
 
 One file, `gpuledger.yaml`, says where measurements come from, who pays, and what a GPU-hour costs.
 `gpuledger check` reads it and names what is wrong by file, line and key. This page is generated from
-the models in `pipelines/config.py`.
+the models in `pipelines/config/`.
 
 ```yaml
 {EXAMPLE}```

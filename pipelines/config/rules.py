@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from pydantic_core import PydanticCustomError
 
 from exporter.errors import UsageError
-from pipelines.config_yaml import Location
+from pipelines.config.reading import Location
+from pipelines.config.recorded import since, span
 from pipelines.periods import parse_period
-from pipelines.recorded import since, span
 from pipelines.selectors import glob_matches
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from pipelines.config_scalars import Amount, Text, fault
-from pipelines.config_section import Section
+from pipelines.config.scalars import Amount, Text, fault
+from pipelines.config.section import Section
 
 
 class ReclaimPolicy(Section):

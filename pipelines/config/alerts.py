@@ -7,8 +7,8 @@ from typing import Self
 
 from pydantic import model_validator
 
-from pipelines.config_scalars import Amount, fault
-from pipelines.config_section import Section
+from pipelines.config.scalars import Amount, fault
+from pipelines.config.section import Section
 
 
 class Alerts(Section):

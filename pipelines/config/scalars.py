@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from exporter.errors import ConfigError, UsageError
 from pipelines import money, periods
-from pipelines.config_yaml import Number
+from pipelines.config.reading import Number
 
 _DECIMAL: Final = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _TENANT_ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final, TypeVar
 
-from pipelines.config_section import Recorded
+from pipelines.config.section import Recorded
 
 R = TypeVar("R", bound=Recorded)
 
