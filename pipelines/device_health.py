@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from exporter.xid import xid_class
 from pipelines.health import Spell
+from pipelines.series import runs_of
 
 _ACTIONS: Final = {1: "reset the GPU", 2: "reboot the node", 3: "drain peer-to-peer", 4: "drain and reset"}
 _XID_MENDS: Final = {
@@ -45,19 +47,37 @@ def troubles(samples: pl.DataFrame) -> pl.DataFrame:
         rows = samples.select(*cards, "node", t=pl.col("time").dt.epoch("ms"), value=column).filter(
             pl.col("value").is_not_null() & pl.col("value").is_not_nan()
         )
-        # Most cards say the same all the time: of them the first scrape tells all.
-        spans = rows.group_by(cards).agg(
-            pl.col("t").min().alias("first"), steady=pl.col("value").min() == pl.col("value").max()
-        )
         told = (
-            rows.join(spans, on=cards, nulls_equal=True)
-            .filter(~pl.col("steady") | (pl.col("t") == pl.col("first")))
+            _telling(rows)
             .group_by(*cards, "t")
             .agg(pl.col("value").max().cast(pl.Int64), pl.col("node").min())
             .with_columns(metric=pl.lit(column))
         )
         found.append(changes(told.select(list(TROUBLE))))
     return pl.concat(found)
+
+
+def _telling(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that matter: most cards say the same all the time, and of them the first scrape tells all.
+
+    Args:
+        rows: ``cluster``, ``device``, ``node``, ``t``, ``value``.
+    """
+    if rows.is_empty():
+        return rows
+    card = ["cluster", "device"]
+    starts, lengths = runs_of(rows, card)
+    t, value = rows["t"].to_numpy(), rows["value"].to_numpy()
+    runs = rows[starts].select(
+        *card,
+        first=pl.Series(np.minimum.reduceat(t, starts)),
+        least=pl.Series(np.minimum.reduceat(value, starts)),
+        most=pl.Series(np.maximum.reduceat(value, starts)),
+    )
+    spans = runs.group_by(card).agg(pl.col("first").min(), steady=pl.col("least").min() == pl.col("most").max())
+    spans = runs.select(card).join(spans, on=card, nulls_equal=True, how="left", maintain_order="left")
+    steady, first = (np.repeat(spans[name].to_numpy(), lengths) for name in ("steady", "first"))
+    return rows.filter(pl.Series(~steady | (t == first)))
 
 
 def changes(told: pl.DataFrame) -> pl.DataFrame:

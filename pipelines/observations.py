@@ -44,8 +44,10 @@ class Observations:
 def observe(scrapes: Scrapes, interval_ms: int | None) -> Observations:
     """Return what the scrapes show."""
     findings = list(scrapes.findings)
-    card_of = scrapes.devices.select("dev", "card")
-    timeline = _with_reach(scrapes.timeline, "dev", interval_ms).join(card_of, on="dev").sort("dev", "t")
+    card = scrapes.devices["card"]  # by ``dev``
+    timeline = _with_reach(scrapes.timeline, "dev", interval_ms)
+    timeline = timeline.with_columns(card=card.gather(timeline["dev"]))
+    series = scrapes.series.with_columns(card=card.gather(scrapes.series["dev"]))
     _count_gaps(timeline, findings)
     frozen = _frozen(scrapes.board, findings)
     timeline = _mark_frozen(timeline, frozen)
@@ -54,9 +56,7 @@ def observe(scrapes: Scrapes, interval_ms: int | None) -> Observations:
         timeline=timeline.select("dev", "t", "reach", "node", "free_slices"),
         presence=joined(timeline.filter(~pl.col("frozen")).select("dev", start="t", end="reach"), ["dev"]),
         hulls=timeline.group_by("card").agg(start=pl.col("t").min(), end=pl.col("reach").max()).sort("card"),
-        busy=_busy(
-            _mark_frozen(scrapes.series.join(card_of, on="dev").sort("dev", "t"), frozen), interval_ms, findings
-        ),
+        busy=_busy(_mark_frozen(series, frozen), interval_ms, findings),
         energy=_energy(board, interval_ms, findings),
         findings=findings,
     )
@@ -88,7 +88,8 @@ def _with_reach(frame: pl.DataFrame, key: str, interval_ms: int | None) -> pl.Da
 
 
 def _count_gaps(timeline: pl.DataFrame, findings: list[pl.DataFrame]) -> None:
-    holes = timeline.filter((pl.col("t").shift(-1).over("dev") - pl.col("reach")) > 0)
+    goes_on = pl.col("dev") == pl.col("dev").shift(-1)
+    holes = timeline.filter(goes_on & (pl.col("t").shift(-1) > pl.col("reach")))
     findings.append(counted(holes.select("card", t="reach"), "gap", "holes in the samples of devices"))
 
 
@@ -147,8 +148,13 @@ def _busy(series: pl.DataFrame, interval_ms: int | None, findings: list[pl.DataF
     rows = _with_reach(series.filter(pl.col("busy_seen")), "dev", interval_ms)
     engine, util = pl.col("engine_active_ratio"), pl.col("gpu_util_ratio")
     against = ((engine == 0) & (util > 0) & ~pl.col("frozen")).fill_null(value=False)
-    breaks = (against != against.shift(1).over("dev")) | (pl.col("t") > pl.col("reach").shift(1).over("dev"))
-    rows = rows.with_columns(against=against, run=breaks.fill_null(value=True).cum_sum().over("dev"))
+    rows = rows.with_columns(against=against)
+    breaks = (
+        (pl.col("dev") != pl.col("dev").shift(1))
+        | (pl.col("against") != pl.col("against").shift(1))
+        | (pl.col("t") > pl.col("reach").shift(1))
+    )
+    rows = rows.with_columns(run=breaks.fill_null(value=True).cum_sum())
     runs = (
         rows.filter(pl.col("against"))
         .group_by("dev", "run")
@@ -174,12 +180,12 @@ def _busy(series: pl.DataFrame, interval_ms: int | None, findings: list[pl.DataF
 def _energy(board: pl.DataFrame, interval_ms: int | None, findings: list[pl.DataFrame]) -> pl.DataFrame:
     """Spread each counter's increase evenly between its two samples; without a counter, take power × time."""
     live = board.filter(~pl.col("frozen"))
-    counter = live.filter(pl.col("energy_joules_total").is_not_null()).sort("card", "t")
-    following = pl.col("energy_joules_total").shift(-1).over("card")
+    counter = live.filter(pl.col("energy_joules_total").is_not_null())  # sorted by card and time, as boards are
+    following = pl.col("energy_joules_total").shift(-1)
     pairs = counter.select(
         "card",
         start="t",
-        end=pl.col("t").shift(-1).over("card"),
+        end=pl.when(pl.col("card") == pl.col("card").shift(-1)).then(pl.col("t").shift(-1)),
         increase=following - pl.col("energy_joules_total"),
         after=following,
     ).filter(pl.col("end").is_not_null())

@@ -90,7 +90,7 @@ def clean(samples: pl.DataFrame, *, exporter_pods: Sequence[str], interval_ms: i
     findings += _xid_events(xids, devices)
     rows = _one_value_per_series(rows, series["card"], findings)
     rows = rows.with_columns(series[c].gather(rows["series"]).alias(c) for c in ("dev", "card", "owner", "stream"))
-    rows = _streams_merged(rows, interval_ms)
+    rows = _in_order(_streams_merged(rows, interval_ms), _key("dev", "grid_t"))
     return Scrapes(
         devices=devices,
         labels=series.select("dev", "card", *STREAM_KEY, "namespace", "pod", "said_uid", "job", "first"),
@@ -130,7 +130,8 @@ def _valid(samples: pl.DataFrame, at: pl.DataFrame, findings: list[pl.DataFrame]
 
 def _xids(samples: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     code = pl.lit(None, pl.Float64) if "xid_last_code" not in samples.columns else samples["xid_last_code"]
-    return rows.select("card", "t", code=code).filter(pl.col("code").is_finite()).sort("card", "t")
+    codes = rows.select("card", "t", code=code).filter(pl.col("code").is_finite())
+    return _in_order(codes, _key("card"))
 
 
 def _xid_events(codes: pl.DataFrame, devices: pl.DataFrame) -> list[pl.DataFrame]:
@@ -148,6 +149,23 @@ def _key(number: str, time: str = "t") -> pl.Expr:
     return (pl.col(number).cast(pl.Int64) * (1 << KEY_SHIFT) + pl.col(time) + KEY_OFFSET).alias("key")
 
 
+def rises(keys: pl.Series) -> bool:
+    """Return whether each is greater than the one before."""
+    values = keys.to_numpy()
+    return bool((values[1:] > values[:-1]).all())
+
+
+def distinct(keys: pl.Series) -> bool:
+    """Return whether none comes twice: what rises needs no hashing to know."""
+    return rises(keys) or keys.n_unique() == len(keys)
+
+
+def _in_order(rows: pl.DataFrame, key: pl.Expr) -> pl.DataFrame:
+    """Sort by a whole number; samples come sorted by label set, and where that is by time too nothing moves."""
+    keys = rows.select(key.alias("key")).to_series()
+    return rows if rises(keys) else rows[keys.arg_sort()]
+
+
 def _one_value_per_series(rows: pl.DataFrame, card: pl.Series, findings: list[pl.DataFrame]) -> pl.DataFrame:
     """Merge rows of one label set and time: of two values the smaller counts.
 
@@ -155,7 +173,7 @@ def _one_value_per_series(rows: pl.DataFrame, card: pl.Series, findings: list[pl
         card: of each series.
     """
     keys = rows.select(_key("series"))["key"]
-    if keys.n_unique() == len(keys):
+    if distinct(keys):
         return rows
     several = keys.is_duplicated()
     merged = (
@@ -195,29 +213,28 @@ def _timeline(rows: pl.DataFrame, series: pl.DataFrame) -> pl.DataFrame:
         _key("dev", "grid_t"),
         "dev",
         t="grid_t",
-        node=series["node_rank"].gather(rows["series"]),
+        node=series["node_rank"].gather(rows["series"]).fill_null(0),
         slice=series["slice_code"].gather(rows["series"]),
         free=pl.col("owner").is_null(),
     )
-    if labelled["key"].n_unique() == labelled.height:
+    if distinct(labelled["key"]):
         lines = labelled.with_columns(free_slices=(pl.col("free") & pl.col("slice").is_not_null()).cast(pl.UInt32))
     else:
         lines = labelled.group_by("key").agg(
             pl.first("dev", "t"),
-            pl.col("node").min(),
+            pl.col("node").replace(0, None).min().fill_null(0),
             free_slices=pl.col("slice").filter("free").drop_nulls().n_unique(),
         )
-    names = series.select(node="node_rank", name="node").unique(["node"]).drop_nulls()
-    return (
-        lines.sort("key")
-        .join(names, on="node", how="left", maintain_order="left")
-        .select("dev", "t", "free_slices", node="name")
-    )
+    lines = _in_order(lines, pl.col("key"))
+    names = series.select("node_rank", "node").unique("node_rank").sort("node_rank").drop_nulls()["node"]
+    by_rank = pl.concat([pl.Series([None], dtype=pl.String), names])
+    return lines.select("dev", "t", "free_slices", node=by_rank.gather(lines["node"]))
 
 
 def _claims(rows: pl.DataFrame, series: pl.DataFrame) -> pl.DataFrame:
     """One row per device, scrape and owner named."""
-    named = rows.filter(pl.col("owner").is_not_null())
+    measured = ("memory_used_bytes", "engine_active_ratio", "gpu_util_ratio")
+    named = rows.select("series", "dev", "owner", "grid_t", *measured).filter(pl.col("owner").is_not_null())
     labelled = named.select(
         _key("dev", "grid_t"),
         "dev",
@@ -228,7 +245,7 @@ def _claims(rows: pl.DataFrame, series: pl.DataFrame) -> pl.DataFrame:
         memory="memory_used_bytes",
         busy=pl.min_horizontal("engine_active_ratio", "gpu_util_ratio"),
     )
-    if labelled["key"].n_unique() == labelled.height:
+    if distinct(labelled["key"]):
         claims = labelled.with_columns(slices=pl.lit(1, pl.UInt32))
     else:
         claims = labelled.group_by("key", "owner").agg(
@@ -238,24 +255,25 @@ def _claims(rows: pl.DataFrame, series: pl.DataFrame) -> pl.DataFrame:
             ).alias("slices"),
             pl.col("memory", "busy").min(),
         )
-    return claims.sort("key", "owner").select("dev", "t", "owner", pl.col("slices").cast(pl.UInt32), "memory", "busy")
+    ordered = claims if rises(claims["key"]) else claims.sort("key", "owner")
+    return ordered.select("dev", "t", "owner", pl.col("slices").cast(pl.UInt32), "memory", "busy")
 
 
 def _series(rows: pl.DataFrame) -> pl.DataFrame:
     """One row per device and time; of the owners' copies of one device's value the smaller counts."""
     metrics = [key for key in STAMPED_METRICS if key != "energy_joules_total"]
     keyed = rows.select(_key("dev"), "dev", "t", *metrics, "busy_seen")
-    if keyed["key"].n_unique() < keyed.height:
+    if not distinct(keyed["key"]):
         keyed = keyed.group_by("key").agg(pl.first("dev", "t"), pl.col(metrics).min(), pl.col("busy_seen").any())
-    return keyed.sort("key").drop("key")
+    return _in_order(keyed, pl.col("key")).drop("key")
 
 
 def _board(rows: pl.DataFrame) -> pl.DataFrame:
     """Energy and power belong to the board, on whichever of its series they stand."""
     metered = rows.filter(pl.col("energy_joules_total").is_not_null() | pl.col("power_seen"))
     keyed = metered.select(_key("card"), "card", "t", "energy_joules_total", "power_watts", "power_seen")
-    if keyed["key"].n_unique() < keyed.height:
+    if not distinct(keyed["key"]):
         keyed = keyed.group_by("key").agg(
             pl.first("card", "t"), pl.col("energy_joules_total", "power_watts").min(), pl.col("power_seen").any()
         )
-    return keyed.sort("key").drop("key")
+    return _in_order(keyed, pl.col("key")).drop("key")

@@ -251,10 +251,18 @@ class _Overlap:
         first = np.searchsorted(ends, left, side="right")
         last = np.searchsorted(starts, right, side="left")
         pieces = np.maximum(last - first, 0)
-        self._of = np.repeat(np.arange(len(left)), pieces)
-        nth = np.arange(len(self._of)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-        self._span = first[self._of] + nth
-        self._ms = np.minimum(right[self._of], ends[self._span]) - np.maximum(left[self._of], starts[self._span])
+        of = np.repeat(np.arange(len(left)), pieces)
+        nth = np.arange(len(of)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        self._span = first[of] + nth
+        # Whole numbers of ms, as floats: exact, and converted once.
+        self._ms = (np.minimum(right[of], ends[self._span]) - np.maximum(left[of], starts[self._span])).astype(float)
+        self._of = of
+
+    def any(self) -> npt.NDArray[np.bool_]:
+        """Return which spans have a segment."""
+        touched = np.zeros(self._count, np.bool_)
+        touched[self._span] = True
+        return touched
 
     def sum(self, values: Floats) -> Floats:
         """Return per span the sum of value × ms; whole numbers stay exact below 2^53 a span."""
@@ -276,7 +284,7 @@ def _energy(
     boards = energy.rename({"card": "dev"})
     overlap = _Overlap(spans, boards)
     joules = overlap.sum(boards["watts"].to_numpy()) / 1000
-    joules[overlap.sum(np.ones(boards.height)) == 0] = np.nan
+    joules[~overlap.any()] = np.nan
     devs = spans["dev"].to_numpy()
     for card, parts in ((card, instances[card]) for card in instances if card in cards):
         mine = np.flatnonzero(np.isin(devs, [card, *parts]))

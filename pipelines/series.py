@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from pipelines.selectors import glob_matches
 from pipelines.tables import SAMPLE_LABELS
+
+Ints = npt.NDArray[np.int64]
 
 DEVICE_KEY: Final = ["cluster", "device", "instance", "profile"]
 OWNER_KEY: Final = ["namespace", "pod", "pod_uid", "job"]
@@ -22,19 +25,36 @@ _LABELS: Final = [c for c in SAMPLE_LABELS if c not in ("time", "index")]
 
 def series_of(samples: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
     """Return one row per label set (labels, ``first`` and ``last`` ms), and that row's number for each sample."""
+    starts, lengths = runs_of(samples, _LABELS)
+    times = samples["time"].dt.epoch("ms").to_numpy()
+    spans = {"first": np.minimum, "last": np.maximum} if len(starts) else {}
     grouped = (
-        samples.select(*_LABELS, "time")
-        .with_row_index("row")
-        .group_by(_LABELS)
-        .agg("row", first=pl.col("time").min().dt.epoch("ms"), last=pl.col("time").max().dt.epoch("ms"))
+        samples.select(_LABELS)[starts]
+        .with_row_index("run")
+        .with_columns(pl.Series(name, extreme.reduceat(times, starts)) for name, extreme in spans.items())
+        .with_columns(pl.lit(None, pl.Int64).alias(name) for name in ("first", "last") if name not in spans)
+        .group_by(_LABELS, maintain_order=True)
+        .agg("run", pl.col("first").min(), pl.col("last").max())
     )
-    numbers = np.empty(samples.height, np.int64)
-    counts = grouped["row"].list.len().to_numpy()
-    if samples.height:
-        numbers[grouped["row"].explode().to_numpy()] = np.repeat(np.arange(grouped.height), counts)
+    of_run = np.empty(len(starts), np.int64)
+    if len(starts):
+        runs = grouped["run"]
+        of_run[runs.explode().to_numpy()] = np.repeat(np.arange(grouped.height), runs.list.len().to_numpy())
     # A profile label on the whole card makes no other device.
-    series = grouped.drop("row").with_columns(profile=pl.when(pl.col("instance").is_not_null()).then("profile"))
-    return series, pl.Series("series", numbers)
+    series = grouped.drop("run").with_columns(profile=pl.when(pl.col("instance").is_not_null()).then("profile"))
+    return series, pl.Series("series", np.repeat(of_run, lengths))
+
+
+def runs_of(rows: pl.DataFrame, columns: Sequence[str]) -> tuple[Ints, Ints]:
+    """Return where runs of consecutive rows that are equal in some columns begin, and how long they are.
+
+    Samples come sorted by their labels, so there are few: comparing neighbours is many times faster than hashing all.
+    """
+    other = pl.any_horizontal(pl.col(c).ne_missing(pl.col(c).shift(1)) for c in columns)
+    changed = rows.select(other).to_series().to_numpy().copy()
+    changed[:1] = True
+    starts = np.flatnonzero(changed)
+    return starts, np.diff(starts, append=rows.height)
 
 
 def identify(series: pl.DataFrame, exporter_pods: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:

@@ -135,6 +135,8 @@ def _devices(scrapes: Scrapes, seen: Observations) -> pl.DataFrame:
     card_of = scrapes.devices.select("dev", "card")
     node = (
         seen.timeline.filter(pl.col("node").is_not_null())
+        .group_by("dev", maintain_order=True)
+        .agg(pl.col("t", "node").last())
         .join(card_of, on="dev")
         .sort("t", "dev")
         .group_by("card")

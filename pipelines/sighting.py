@@ -5,7 +5,9 @@ What a card shows depends on its own samples alone, so a fleet of any size goes 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -22,9 +24,11 @@ from pipelines.owners import Bridging, NamedRun, leases_from_runs
 from pipelines.quality import Scrapes
 from pipelines.rollup import Stamps
 from pipelines.series import DEVICE_KEY
-from pipelines.shown import CARD_KEY, TABLES, Reading, Tables, nothing, show
+from pipelines.shown import CARD_KEY, TABLES, Reading, Shown, Tables, nothing, show
 from pipelines.tables import Finding
 
+AT_ONCE: Final = 2
+"""Pieces under way: many steps of one leave a core idle, and the next piece is read meanwhile."""
 _SPLIT_BY: Final = {"memory": ("memory", 1), "utilization": ("busy", PPB)}
 
 
@@ -84,8 +88,7 @@ def look(pieces: Iterable[pl.DataFrame], config: Config, scheduled: pl.DataFrame
     reading = reading_of(config)
     sight = Sight(nothing())
     tables: list[Tables] = []
-    for samples in pieces:
-        shown = show(samples, reading, scheduled)
+    for shown in _shown(pieces, reading, scheduled):
         tables.append(shown.tables)
         sight.stamps.add(shown.scrapes.devices.select("dev", *DEVICE_KEY), shown.seen.busy, shown.seen.energy)
         if config.sharing.split in _SPLIT_BY:
@@ -93,6 +96,23 @@ def look(pieces: Iterable[pl.DataFrame], config: Config, scheduled: pl.DataFrame
     if tables:
         sight.tables = {name: pl.concat(t[name] for t in tables) for name in TABLES}
     return sight
+
+
+def _shown(pieces: Iterable[pl.DataFrame], reading: Reading, scheduled: pl.DataFrame) -> Iterator[Shown]:
+    """Yield what pieces show, in their order."""
+    with ThreadPoolExecutor(AT_ONCE, "look") as pool:
+        waiting: deque[Future[Shown]] = deque()
+        try:
+            for samples in pieces:
+                waiting.append(pool.submit(show, samples, reading, scheduled))
+                del samples
+                if len(waiting) == AT_ONCE:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
 
 
 def sighted(sight: Sight, config: Config) -> Sighted:

@@ -83,25 +83,29 @@ def merge_streams(rows: pl.DataFrame, configured: int | None) -> pl.DataFrame:
     flags = ["busy_seen", "power_seen"]
     rows = rows.sort("dev", "t").with_row_index("row")
     grid = rows["t"].to_numpy().copy()
-    kept: dict[str, list[pl.DataFrame]] = {column: [] for column in (*metrics, *flags)}
+    stays = {column: np.zeros(rows.height, np.bool_) for column in (*metrics, *flags)}
+    moved: list[pl.DataFrame] = []  # values of one metric that stand elsewhere than their row
     for group in rows.partition_by("card", maintain_order=True):
         index = group["row"].to_numpy()
         whole = _placed(group, configured)
         grid[index] = whole[0]
-        for column in (*metrics, *flags):
-            present = group.filter(pl.col(column) if column in flags else pl.col(column).is_not_null())
-            if present.height:
-                moved, keep = whole if present.height == group.height else _placed(present, configured)
-                kept[column].append(
-                    pl.DataFrame({"row": present["row"], "t": moved, column: present[column]}).filter(pl.Series(keep))
-                )
+        for column, here in stays.items():
+            present = (group[column] if column in flags else group[column].is_not_null()).to_numpy()
+            if not present.any():
+                continue
+            at, keep = whole if present.all() else _placed(group.filter(pl.Series(present)), configured)
+            of = index[present]
+            alike = at == grid[of]
+            here[of[keep & alike]] = True
+            if (away := keep & ~alike).any():
+                moved.append(pl.DataFrame({"row": of[away], "t": at[away], column: rows[column].gather(of[away])}))
     labels = rows.select(pl.exclude(*metrics, *flags, "t", "grid_t")).with_columns(pl.Series("grid_t", grid))
-    values = labels.select("row", pl.col("grid_t").alias("t"))
-    for column in (*metrics, *flags):
-        if kept[column]:
-            values = values.join(pl.concat(kept[column]), on=["row", "t"], how="full", coalesce=True)
-        else:
-            values = values.with_columns(pl.lit(None, rows.schema[column]).alias(column))
+    values = rows.select(
+        "row", pl.Series("t", grid), *(pl.when(pl.Series(here)).then(c).alias(c) for c, here in stays.items())
+    )
+    if moved:
+        elsewhere = pl.concat(moved, how="diagonal").group_by("row", "t").agg(pl.all().drop_nulls().first())
+        values = pl.concat([values, elsewhere], how="diagonal")
     values = values.with_columns(pl.col(flags).fill_null(value=False))
     return values.join(labels, on="row").select(rows.columns)
 

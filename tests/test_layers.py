@@ -26,6 +26,7 @@ ENGINE: Final = NODE | {
         "polars",
         "pydantic",
         "pydantic_core",
+        "urllib3",
     )
 }
 THIRD_PARTIES: Final = {

@@ -7,7 +7,7 @@ way writes its error text after the last frame, under HTTP 200: the checksum is 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Final, NoReturn
 
@@ -43,12 +43,13 @@ _STREAMED: Final = "application/x-streamed-protobuf"
 _WHOLE: Final = "application/x-protobuf"
 _TOO_LARGE: Final = ("sample limit", "too many samples", "exceeds the limit", "exceeded the maximum")
 _NAME: Final = "__name__"
+_NAME_FIELD: Final = b"\n\x08__name__"  # how a label of that name begins
 _CHUNK_TYPE, _CHUNK_DATA = 3, 4
 _SAMPLE_VALUE, _SAMPLE_TIME = 1, 2
 
 _CHECKSUM_BYTES: Final = 4
 _LONGEST_VARINT: Final = 10
-_BLOCK_BYTES: Final = 1 << 18
+_BLOCK_BYTES: Final = 1 << 20
 
 _RawLabels = tuple[bytes, ...]
 _Samples = tuple[Ints, Ints, Ints, Floats]
@@ -150,7 +151,7 @@ class RemoteRead:
         times, values = fields[_SAMPLE_TIME].numbers.view(np.int64), fields[_SAMPLE_VALUE].numbers.view(np.float64)
         counts = np.array([len(part.samples) for part in found], np.int64)
         counts, times, values = cut(question, counts, times, values)
-        return Answer.of([_labels(part.labels) for part in found], counts, times, values)
+        return Answer.of([_labels(tuple(part.labels)) for part in found], counts, times, values)
 
 
 def _frames(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -159,22 +160,26 @@ def _frames(pieces: Iterator[bytes]) -> Iterator[bytes]:
     Raises:
         BadWireError: it is cut, or what comes is no frame.
     """
-    held = bytearray()
-    needed = 0
+    came = bytearray()
+    needed = 1
     for piece in pieces:
-        held += piece
-        while held and len(held) >= needed:
-            length, start = _length(held)
-            needed = start + _CHECKSUM_BYTES + length
-            if len(held) < needed:
+        came += piece
+        if len(came) < needed:
+            continue
+        held, at = bytes(came), 0
+        while at < len(held):
+            length, start = _length(held, at)
+            begin = start + _CHECKSUM_BYTES
+            needed = begin + length - at
+            if len(held) < begin + length:
                 break
-            frame = bytes(held[start + _CHECKSUM_BYTES : needed])
-            if google_crc32c.value(frame) != int.from_bytes(held[start : start + _CHECKSUM_BYTES]):
+            frame = held[begin : begin + length]
+            if google_crc32c.value(frame) != int.from_bytes(held[start:begin]):
                 raise BadWireError("a frame's checksum is wrong")
             yield frame
-            del held[:needed]
-            needed = 0
-    if held:
+            at, needed = begin + length, 1
+        came = bytearray(held[at:])
+    if came:
         raise BadWireError("the last frame is cut")
 
 
@@ -192,16 +197,17 @@ def _in_blocks(frames: Iterator[bytes]) -> Iterator[bytes]:
         yield b"".join(block)
 
 
-def _length(held: bytearray) -> tuple[int, int]:
+def _length(held: bytes, at: int) -> tuple[int, int]:
     """Length of the frame that begins here, and where its checksum does; a length that is cut is one more than held."""
     length = 0
-    for at, byte in enumerate(held[:_LONGEST_VARINT]):
-        length |= (byte & 127) << 7 * at
+    for nth in range(min(len(held) - at, _LONGEST_VARINT)):
+        byte = held[at + nth]
+        length |= (byte & 127) << 7 * nth
         if byte < 128:
             if length > MAX_ANSWER_BYTES:
                 raise BadWireError(f"a frame of {length} bytes")
-            return length, at + 1
-    if len(held) >= _LONGEST_VARINT:
+            return length, at + nth + 1
+    if len(held) - at >= _LONGEST_VARINT:
         raise BadWireError("a frame without a length")
     return 0, len(held) + 1
 
@@ -210,16 +216,26 @@ def _joined(series: list[_RawLabels], parts: list[_Samples]) -> Answer:
     counts = np.zeros(len(series), np.int64)
     for of, in_part, _, _ in parts:
         np.add.at(counts, of, in_part)
-    times = np.concatenate([np.zeros(0, np.int64), *(times for _, _, times, _ in parts)])
-    values = np.concatenate([np.zeros(0, np.float64), *(values for *_, values in parts)])
+    if len(parts) == 1:
+        _, _, times, values = parts[0]
+    else:
+        times = np.concatenate([np.zeros(0, np.int64), *(times for _, _, times, _ in parts)])
+        values = np.concatenate([np.zeros(0, np.float64), *(values for *_, values in parts)])
     return Answer.of([_labels(of) for of in series], counts, times, values)
 
 
-def _labels(raw: Iterable[bytes]) -> dict[str, str]:
+def _labels(raw: _RawLabels) -> Mapping[str, str]:
     """Labels without the name."""
-    pairs = dict(map(_label, raw))
-    pairs.pop(_NAME, None)
-    return pairs
+    for at, label in enumerate(raw):
+        if label.startswith(_NAME_FIELD):
+            return _without_name(raw[:at] + raw[at + 1 :])
+    return _without_name(raw)
+
+
+@lru_cache(maxsize=1 << 14)
+def _without_name(raw: _RawLabels) -> Mapping[str, str]:
+    """Labels that most metrics of a device have in common."""
+    return dict(map(_label, raw))
 
 
 @lru_cache(maxsize=1 << 16)

@@ -6,10 +6,12 @@ import os
 import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
+from urllib.request import getproxies
 
 import httpx
 
 from exporter.errors import SourceError
+from pipelines.sources.prometheus.transport import UrllibTransport
 
 if TYPE_CHECKING:
     from pipelines.config import Source
@@ -33,7 +35,11 @@ def client_of(source: Source, environ: Mapping[str, str] = os.environ) -> httpx.
         headers["Authorization"] = f"Bearer {token}"
     password = _secret(source, "password", environ)
     auth = None if source.username is None else httpx.BasicAuth(source.username, password or "")
-    return httpx.Client(headers=_HEADERS | headers, auth=auth, verify=_tls(source), timeout=_TIMEOUT)
+    tls = _tls(source)
+    transport = None  # where the environment names proxies, httpx finds its way through them
+    if not getproxies():
+        transport = UrllibTransport(httpx.create_ssl_context() if tls is True else tls or None)
+    return httpx.Client(headers=_HEADERS | headers, auth=auth, verify=tls, timeout=_TIMEOUT, transport=transport)
 
 
 def _variable(url: str, name: str, environ: Mapping[str, str]) -> str:
