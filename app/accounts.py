@@ -7,6 +7,7 @@ over places, and of a month that lies partly in the range each place's cost over
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
@@ -101,6 +102,10 @@ class Totals:
 
 def totals(scope: Scope, span: Span) -> Totals:
     """Return the fleet's totals of a span."""
+    return scope.reader.once(("totals", span), lambda: _totals(scope, span))
+
+
+def _totals(scope: Scope, span: Span) -> Totals:
     found = places(scope, span)
     hours = {p.key: p.gpu_hours or 0.0 for p in found}
     devices = scope.ask(f"SELECT count(DISTINCT (cluster, device)) FROM device_day WHERE {IN_DAYS}", span).item()
@@ -114,8 +119,12 @@ def totals(scope: Scope, span: Span) -> Totals:
     )
 
 
-def places(scope: Scope, span: Span) -> list[Place]:
+def places(scope: Scope, span: Span) -> Sequence[Place]:
     """Return where the fleet's cost is; costs add up to the fleet's cost, billed to what tenants pay."""
+    return scope.reader.once(("places", span), lambda: _places(scope, span))
+
+
+def _places(scope: Scope, span: Span) -> Sequence[Place]:
     hours, weights = _by_place(scope, span)
     costs = scope.ask(
         "SELECT period, cost FROM fleet_period WHERE period BETWEEN $first_month AND $last_month ORDER BY period", span

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import duckdb
 import polars as pl
@@ -22,6 +22,7 @@ from pipelines.publish import FOLDER, KEPT, Publication, current
 
 ANSWERS_KEPT: Final = 512
 Parameter = str | int | float | None
+_T = TypeVar("_T")
 
 
 class Reader:
@@ -35,17 +36,37 @@ class Reader:
         self.name = path.name
         self._closing = ExitStack()
         self._connection = self._closing.enter_context(store.opened(path, read_only=True))
-        self._answers: OrderedDict[tuple[object, ...], pl.DataFrame] = OrderedDict()
+        self._answers: OrderedDict[Hashable, Any] = OrderedDict()
         self._lock = threading.Lock()
 
     def ask(self, query: str, parameters: Mapping[str, Parameter] | None = None) -> pl.DataFrame:
         """Return the answer to a query with its parameters bound by name (``$tenant``); don't write into it."""
         bound = dict(parameters or {})
-        key = (query, *sorted(bound.items()))
+        return self.once((query, *sorted(bound.items())), lambda: self._asked(query, bound))
+
+    def once(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """Return what is made of this file's answers, made when first asked for; don't write into it.
+
+        Args:
+            key: all that it depends on beside the file, since everybody who reads the file is given the same.
+        """
         with self._lock:
             if key in self._answers:
                 self._answers.move_to_end(key)
-                return self._answers[key]
+                kept: _T = self._answers[key]
+                return kept
+        made = make()
+        with self._lock:
+            self._answers[key] = made
+            while len(self._answers) > ANSWERS_KEPT:
+                self._answers.popitem(last=False)
+        return made
+
+    def close(self) -> None:
+        """Close the file."""
+        self._closing.close()
+
+    def _asked(self, query: str, bound: dict[str, Parameter]) -> pl.DataFrame:
         # A cursor per query: cursors of one connection may be used by different threads.
         with self._connection.cursor() as cursor:
             cursor.execute("SET TimeZone = 'UTC'").fetchall()
@@ -55,15 +76,7 @@ class Reader:
                 raise LedgerError(
                     f"{self.name} was published by another release; run `gpuledger run --once` to publish again"
                 ) from None
-        with self._lock:
-            self._answers[key] = answer
-            while len(self._answers) > ANSWERS_KEPT:
-                self._answers.popitem(last=False)
         return answer
-
-    def close(self) -> None:
-        """Close the file."""
-        self._closing.close()
 
 
 class LedgerFiles:

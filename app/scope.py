@@ -204,6 +204,10 @@ class Contents:
 
 def contents(reader: Reader, *, whole_fleet: bool, as_of: datetime) -> Contents:
     """Return what a published file is about."""
+    return reader.once(("contents", whole_fleet, as_of), lambda: _contents(reader, whole_fleet, as_of))
+
+
+def _contents(reader: Reader, whole_fleet: bool, as_of: datetime) -> Contents:
     setting = reader.ask("SELECT currency, timezone FROM setting").row(0, named=True)
     seen: tuple[datetime | None, datetime | None] = (None, as_of)
     if whole_fleet:

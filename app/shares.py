@@ -52,14 +52,18 @@ class Share:
     tenant: str | None = None
 
 
-def lines(scope: Scope, span: Span) -> dict[str, dict[str, Decimal]]:
+def lines(scope: Scope, span: Span) -> Mapping[str, Mapping[str, Decimal]]:
     """Return each tenant's lines by tenant and line; a reservation is told apart into used and not used."""
     every = _lines_of_all(scope, span)
     return every if scope.tenant is None else {t: own for t, own in every.items() if t == scope.tenant}
 
 
-def _lines_of_all(scope: Scope, span: Span) -> dict[str, dict[str, Decimal]]:
+def _lines_of_all(scope: Scope, span: Span) -> Mapping[str, Mapping[str, Decimal]]:
     # Of all tenants at once: whoever chooses another tenant finds the answer there already.
+    return scope.reader.once(("lines", span), lambda: _added_lines(scope, span))
+
+
+def _added_lines(scope: Scope, span: Span) -> dict[str, dict[str, Decimal]]:
     rows = scope.ask(
         f"""SELECT t.tenant, d.line, sum(d.amount) AS amount
         FROM (SELECT DISTINCT tenant FROM tenant_period WHERE period BETWEEN $first_month AND $last_month) AS t

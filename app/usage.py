@@ -8,9 +8,12 @@ from typing import Final, Literal
 import polars as pl
 
 from app import palette
-from app.scope import ALLOWED, IN_DAYS, Scope, Span
+from app.scope import IN_DAYS, Scope, Span
 
 Grain = Literal["hour", "day", "month"]
+A: Final[dict[Grain, str]] = {"hour": "an hour", "day": "a day", "month": "a month"}
+FORMS: Final[dict[Grain, str]] = {"hour": "%-d %b %H:00", "day": "%-d %b", "month": "%b %Y"}
+"""How its times are written."""
 LONG: Final = 100
 """Days from which on a picture shows months."""
 SHORT: Final = 2
@@ -22,11 +25,11 @@ HELD: Final = f"""
     FROM device_day WHERE state = 'allocated' AND {IN_DAYS} GROUP BY tenant
 """
 STATE_DAYS: Final = f"""
-    -- grain: local day or month × state of app.palette
+    -- grain: local day or month × tenant × state of app.palette
     WITH part AS (
-        SELECT CASE WHEN $grain = 'month' THEN date_trunc('month', day) ELSE day END::TIMESTAMP AS moment, state,
-               sum(gpu_hours) AS held, sum(observed_gpu_hours) AS seen, sum(busy_gpu_hours) AS busy
-        FROM device_day WHERE {IN_DAYS} AND {ALLOWED} GROUP BY ALL
+        SELECT CASE WHEN $grain = 'month' THEN date_trunc('month', day) ELSE day END::TIMESTAMP AS moment,
+               tenant, state, sum(gpu_hours) AS held, sum(observed_gpu_hours) AS seen, sum(busy_gpu_hours) AS busy
+        FROM device_day WHERE {IN_DAYS} GROUP BY ALL
     )
 """
 STATE_HOURS: Final = """
@@ -38,21 +41,22 @@ STATE_HOURS: Final = """
           AND ($tenant IS NULL OR (state = 'allocated' AND lease IN (FROM mine)))
     ),
     part AS (
-        SELECT timezone($zone, epoch_ms(start // 3600000 * 3600000)::TIMESTAMPTZ) AS moment, state,
+        SELECT timezone($zone, epoch_ms(start // 3600000 * 3600000)::TIMESTAMPTZ) AS moment,
+               $tenant::VARCHAR AS tenant, state,
                sum(("end" - start) * part) AS held, sum(busy_observed_ms * part) AS seen,
                sum(busy_ppb_ms * part / 1e9) AS busy
         FROM row GROUP BY ALL
     )
 """
 STATES: Final = """
-    SELECT moment, 'busy' AS state, busy AS gpu_hours FROM part WHERE state = 'allocated'
+    SELECT moment, tenant, 'busy' AS state, busy AS gpu_hours FROM part WHERE state = 'allocated'
     UNION ALL
-    SELECT moment, 'quiet', greatest(seen - busy, 0) FROM part WHERE state = 'allocated'
+    SELECT moment, tenant, 'quiet', greatest(seen - busy, 0) FROM part WHERE state = 'allocated'
     UNION ALL
-    SELECT moment, 'unseen', greatest(held - seen, 0) FROM part WHERE state = 'allocated'
+    SELECT moment, tenant, 'unseen', greatest(held - seen, 0) FROM part WHERE state = 'allocated'
     UNION ALL
-    SELECT moment, state, held FROM part WHERE state <> 'allocated'
-    ORDER BY moment, state
+    SELECT moment, tenant, state, held FROM part WHERE state <> 'allocated'
+    ORDER BY moment, tenant, state
 """
 
 
@@ -96,8 +100,11 @@ def states(scope: Scope, span: Span) -> pl.DataFrame:
     if grain(span) == "hour":
         rows = scope.ask(STATE_HOURS + STATES, span, zone=scope.zone.key)
     else:
+        # Of all tenants at once: the next one chosen is there already.
         rows = scope.ask(STATE_DAYS + STATES, span, grain=grain(span))
+    mine = rows if scope.tenant is None else rows.filter(pl.col("tenant") == scope.tenant)
+    summed = mine.group_by("moment", "state").agg(pl.col("gpu_hours").sum())
     known = pl.DataFrame(
         [(s.key, s.label, n) for n, s in enumerate(palette.STATES)], schema=["state", "label", "order"], orient="row"
     )
-    return rows.join(known, on="state").select("moment", "order", "gpu_hours", state="label").sort("moment", "order")
+    return summed.join(known, on="state").select("moment", "order", "gpu_hours", state="label").sort("moment", "order")

@@ -1,4 +1,5 @@
--- What a ledger of 1,000 GPUs publishes after a year: 20 tenants, 3,000 leases a day; the tables that the app reads.
+-- What a ledger of 1,000 GPUs publishes after a year: 20 tenants, 3,000 leases a day; the tables that the app reads,
+-- each in the order of the publisher's, which is by month first.
 CREATE TABLE setting AS SELECT 'USD' AS currency, 'UTC' AS timezone, 'bench' AS config_hash;
 CREATE TABLE tenant AS SELECT format('team-{:02d}', n) AS id, format('Team {:02d}', n) AS name, NULL::VARCHAR AS parent,
     NULL::VARCHAR AS cost_center, '{}' AS tags, NULL::VARCHAR AS budget_monthly, NULL::VARCHAR AS budget_gpu_hours,
@@ -15,7 +16,8 @@ CREATE TABLE device_day AS
         END AS tenant, s.h AS gpu_hours, CASE WHEN s.state = 'allocated' THEN s.h * 0.98 ELSE 0 END AS observed_gpu_hours,
         CASE WHEN s.state = 'allocated' THEN s.h * 0.6 ELSE 0 END AS busy_gpu_hours, s.h * 2.5 AS on_demand_weight
     FROM range(TIMESTAMP '2025-12-01', TIMESTAMP '2026-12-01', INTERVAL 1 DAY) t(d), range(1000) u(g),
-        (VALUES ('allocated', 15e0), ('idle', 8e0), ('unobserved', 1e0)) s(state, h);
+        (VALUES ('allocated', 15e0), ('idle', 8e0), ('unobserved', 1e0)) s(state, h)
+    ORDER BY period, day, cluster, node, device;
 CREATE TABLE fleet_period AS SELECT period, sum(gpu_hours) AS capacity_gpu_hours,
     sum(gpu_hours) FILTER (state = 'allocated') AS allocated_gpu_hours, sum(gpu_hours) FILTER (state = 'idle')
     AS idle_gpu_hours, 0.0 AS stranded_gpu_hours, 0.0 AS down_gpu_hours, sum(gpu_hours) FILTER (state = 'unobserved')
@@ -33,12 +35,12 @@ CREATE TABLE lease AS
 CREATE TABLE lease_period AS
     SELECT strftime(epoch_ms(start), '%Y-%m') AS period, id AS lease, format('team-{:02d}', t) AS tenant, start AS first,
         "end" AS last, 5e0 AS gpu_hours, 4.9e0 AS busy_observed_gpu_hours, 4.9e0 * (abs(hash(id)) % 100) / 100
-        AS busy_gpu_hours, 12.5e0 AS on_demand_weight FROM lease;
+        AS busy_gpu_hours, 12.5e0 AS on_demand_weight FROM lease ORDER BY period, id;
 CREATE TABLE workload_period AS
     SELECT period, tenant, workload, any_value("user") AS "user", epoch_ms(min(first))::TIMESTAMPTZ AS start,
         epoch_ms(max(last))::TIMESTAMPTZ AS "end", sum(gpu_hours) AS gpu_hours, 0.6 AS utilization, 0.98 AS coverage,
         sum(on_demand_weight)::DECIMAL(38,4) AS cost, NULL::VARCHAR AS bottleneck
-    FROM lease_period JOIN lease ON lease.id = lease GROUP BY period, tenant, workload;
+    FROM lease_period JOIN lease ON lease.id = lease GROUP BY period, tenant, workload ORDER BY period, tenant, cost DESC;
 CREATE TABLE charge AS
     SELECT period, tenant, lease, workload, model, 'on_demand' AS class, NULL::VARCHAR AS reservation,
         epoch_ms(first)::DATE AS day, epoch_ms(first)::TIMESTAMPTZ AS start, epoch_ms(last)::TIMESTAMPTZ AS "end",

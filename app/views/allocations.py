@@ -8,7 +8,7 @@ from typing import Any, Final
 import polars as pl
 import streamlit as st
 
-from app import address, charts, holdings, palette, tables, words
+from app import address, holdings, palette, tables, timelines, words
 from app.holdings import Window
 from app.scope import Scope
 from app.views import free_now
@@ -108,7 +108,7 @@ def _gantt(scope: Scope, window: Window, found: list[dict[str, Any]], lines: str
         orient="row",
     )
     bounds = [_local(scope, t) for t in window.bounds]
-    draw(charts.gantt(frame, order=order, colours=colours, bounds=bounds))
+    draw(timelines.gantt(frame, order=order, colours=colours, bounds=bounds), "Who held what, and when")
 
 
 def _line(scope: Scope, row: dict[str, Any], lines: str) -> str:

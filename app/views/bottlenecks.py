@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 import streamlit as st
 
-from app import address, causes, charts, palette, tables, words
+from app import address, causes, charts, palette, tables, timelines, words
 from app.accounts import ZERO
 from app.causes import Bottleneck
 from app.scope import Scope
@@ -94,7 +94,7 @@ def _bars(scope: Scope, lost: Decimal, by_cause: dict[str, Decimal]) -> None:
         schema=["name", "amount", "text"],
         orient="row",
     )
-    draw(charts.amounts(frame, title=scope.currency, ink=ink()))
+    draw(charts.amounts(frame, title=scope.currency, ink=ink()), "What was lost, by cause")
     st.caption(f"Together {words.literal(words.money(lost, scope.currency))}, the waste that is reported.")
 
 
@@ -176,9 +176,9 @@ def _one(scope: Scope, one: Bottleneck) -> None:
         st.subheader("When")
         drawn = {c: named for c, named in ACTIVITIES.items() if lines[c].is_not_null().any()}
         tables.legend(drawn.values())
-        draw(charts.activity(lines, drawn))
+        draw(timelines.activity(lines, drawn), f"How busy {one.workload} was, hour by hour")
         if names := {c: causes.title(c) for c in lines["cause"].drop_nulls().unique()}:
-            draw(charts.strip(lines, names))
+            draw(timelines.strip(lines, names), f"When each cause held {one.workload} up")
     if one.evidence:
         st.subheader("What it was told by")
         tables.sums(

@@ -7,11 +7,11 @@ from decimal import Decimal
 from typing import Literal
 from urllib.parse import urlencode
 
-import altair as alt
 import polars as pl
 import streamlit as st
 
 from app import charts, palette, tables, usage, words
+from app.charts import Picture
 from app.scope import Scope
 
 
@@ -90,9 +90,9 @@ def ink() -> str:
     return palette.INK_ON_DARK if st.context.theme.type == "dark" else palette.INK
 
 
-def draw(chart: alt.TopLevelMixin) -> None:
-    """Draw a chart. It isn't checked against Vega-Lite's schema each time: that takes longer than all the rest."""
-    st.vega_lite_chart(chart.to_dict(validate=False), width="stretch")
+def draw(picture: Picture, alt: str) -> None:
+    """Draw a picture; `alt` says what it shows to those who don't see it."""
+    st.vega_lite_chart(picture.rows, dict(picture.spec), width="stretch", alt=alt)
 
 
 def hours_by_day(scope: Scope, only: Collection[str] = ()) -> None:
@@ -104,10 +104,11 @@ def hours_by_day(scope: Scope, only: Collection[str] = ()) -> None:
     states = tuple(s for s in chosen if s.label in present)
     if states:
         tables.legend((s.label, s.colour) for s in states)
-        draw(charts.hours(rows, states, usage.grain(scope.span)))
+        grain = usage.grain(scope.span)
+        draw(charts.hours(rows, states, grain), f"GPU-hours {usage.A[grain]}, by state")
 
 
-def days(rows: pl.DataFrame, colours: dict[str, str], grain: usage.Grain, *, title: str) -> None:
-    """Draw amounts over time, stacked by name: charts.days with what its colours mean."""
+def days(rows: pl.DataFrame, colours: dict[str, str], grain: usage.Grain, *, title: str, what: str) -> None:
+    """Draw amounts over time, stacked by name: charts.days with what its colours mean; `what` has the names."""
     tables.legend(colours.items())
-    draw(charts.days(rows, colours, grain, title=title))
+    draw(charts.days(rows, colours, grain, title=title), f"{title} {usage.A[grain]}, by {what}")

@@ -48,13 +48,13 @@ def show() -> None:
         if by in ("workload", "user"):
             _map(scope, by, shares)
         else:
-            _bars(scope, shares)
+            _bars(scope, by, shares)
     with right:
         grain: Grain = "month" if usage.grain(scope.span) == "month" else "day"
         st.subheader(f"Charged for GPU-hours, by {grain}")
         rows, names = trends.by_day(scope, by)
         colours = palette.series_colours(names, other=trends.OTHER)
-        days(rows, colours, grain, title=scope.currency)
+        days(rows, colours, grain, title=scope.currency, what=NAMES[by].lower())
     st.subheader("All of it")
     _table(scope, by, shares)
     whole.show(scope, _together(by, shares))
@@ -90,14 +90,14 @@ def _answer(scope: Scope, total: Decimal) -> None:
         st.markdown(" ".join(said))
 
 
-def _bars(scope: Scope, shares: list[Share]) -> None:
+def _bars(scope: Scope, by: By, shares: list[Share]) -> None:
     keyed = [s for s in shares if s.key is not None]
     merged: dict[str, Decimal] = {}
     for share in keyed[:BARS]:
         merged[share.label] = merged.get(share.label, ZERO) + share.amount
     rows = [(label, float(amount), words.amount(amount, scope.currency)) for label, amount in merged.items()]
     frame = pl.DataFrame(rows, schema=["name", "amount", "text"], orient="row")
-    draw(charts.amounts(frame, title=scope.currency, ink=ink()))
+    draw(charts.amounts(frame, title=scope.currency, ink=ink()), f"What tenants pay, by {NAMES[by].lower()}")
     if more := keyed[BARS:]:
         amount = sum((s.amount for s in more), ZERO)
         st.caption(f"And {len(more):,} more, {words.literal(words.money(amount, scope.currency))} together.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import streamlit as st
 
-from app import charts, palette, tables, words
+from app import palette, tables, timelines, words
 from app.free import ahead
 from app.scope import Scope
 from app.views.common import draw
@@ -80,7 +80,7 @@ def _windows(scope: Scope, found: Availability) -> None:
     )
     colours = palette.series_colours(sorted(rows["model"].unique()))
     tables.legend(colours.items())
-    draw(charts.windows(rows, colours))
+    draw(timelines.windows(rows, colours), "GPUs that nobody has reserved, by model, over the two weeks ahead")
     tables.sums(
         ["Model", tables.Cell("From"), tables.Cell("To"), "GPUs", "on one node"],
         [

@@ -5,7 +5,6 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, Final
 
-import altair as alt
 import polars as pl
 import streamlit as st
 
@@ -102,7 +101,7 @@ def _answer(scope: Scope, parts: list[tuple[str, str, Decimal]], found: list[dic
 def _bars(scope: Scope, parts: list[tuple[str, str, Decimal]]) -> None:
     rows = [(name, float(worth), words.amount(worth, scope.currency), colour) for name, colour, worth in parts]
     frame = pl.DataFrame(rows, schema=["name", "amount", "text", "colour"], orient="row")
-    draw(charts.amounts(frame, title=scope.currency, ink=ink()))
+    draw(charts.amounts(frame, title=scope.currency, ink=ink()), "What could be had back, by where it is")
 
 
 def _idle_leases(scope: Scope) -> list[dict[str, Any]]:
@@ -175,27 +174,8 @@ def _heatmap(scope: Scope) -> None:
     if not rows.height:
         st.info("Nothing stood idle in this time.")
         return
-    chart: alt.Chart = (
-        alt.Chart(charts.labelled(rows, grain))
-        .mark_rect()
-        .encode(
-            x=charts.time_axis(rows, grain),
-            y=alt.Y("node:N", title=None, axis=alt.Axis(labelLimit=220)),
-            color=alt.Color(
-                "part:Q",
-                scale=alt.Scale(domain=[0, 0.5, 1], range=[BUSY.colour, "#F2EFE6", IDLE.colour], interpolate="rgb"),
-                legend=alt.Legend(title="Idle share", format=".0%", orient="top"),
-            ),
-            tooltip=[
-                alt.Tooltip("label:N", title=grain.title()),
-                alt.Tooltip("node:N", title="Node"),
-                alt.Tooltip("part:Q", title="Idle", format=".1%"),
-                alt.Tooltip("idle:Q", title="Idle GPU-hours", format=",.1f"),
-            ],
-        )
-        .properties(height=alt.Step(22))
-    )
-    draw(chart)
+    colours = (BUSY.colour, "#F2EFE6", IDLE.colour)
+    draw(charts.heat(rows, colours, grain), f"Part of each node that stood idle, by {grain}")
     models = scope.ask(
         f"""SELECT coalesce(model, 'unknown model') AS model, sum(gpu_hours) FILTER (state = 'idle') AS idle,
             sum(gpu_hours) AS capacity, sum(on_demand_weight) FILTER (state = 'idle') AS worth

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import streamlit as st
@@ -73,7 +74,7 @@ def _metrics(scope: Scope, now: Totals) -> None:
         metric("Idle", words.share(now.idle), now.idle, was.idle if was else None, good="down", points=True)
 
 
-def _accounts(scope: Scope, found: list[Place], now: Totals) -> None:
+def _accounts(scope: Scope, found: Sequence[Place], now: Totals) -> None:
     currency = scope.currency
     tables.sums(
         [

@@ -84,7 +84,8 @@ def _side_by_side(scope: Scope, found: WhatIf) -> None:
     ]
     frame = pl.DataFrame(rows, schema=["name", "kind", "amount", "text", "order"], orient="row")
     tables.legend((("Now", charts.NOW), ("Then", IDLE.colour)))
-    draw(charts.side_by_side(frame, {"Now": charts.NOW, "Then": IDLE.colour}, title=found.currency, ink=ink()))
+    picture = charts.side_by_side(frame, {"Now": charts.NOW, "Then": IDLE.colour}, title=found.currency, ink=ink())
+    draw(picture, "What each tenant pays now and would pay then")
     now, then = (sum((Decimal(getattr(t, side)) for t in shown), Decimal(0)) for side in ("now", "then"))
     tables.sums(
         [

@@ -93,3 +93,12 @@ def test_the_same_question_is_asked_once(published: Path) -> None:
     query = "SELECT count(*) FROM usage WHERE state = $state"
     assert reader.ask(query, {"state": "idle"}) is reader.ask(query, {"state": "idle"})
     assert reader.ask(query, {"state": "down"}).item() != reader.ask(query, {"state": "idle"}).item()
+
+
+def test_what_is_made_of_a_file_s_answers_is_no_other_file_s(published: Path) -> None:
+    files = LedgerFiles(load(published).ledger)
+    vision = files.tenant("vision")
+    assert vision is not None
+    assert vision.once("whose", lambda: "vision's") == "vision's"
+    assert files.fleet().once("whose", lambda: "the fleet's") == "the fleet's"
+    assert vision.once("whose", lambda: "made again") == "vision's"
