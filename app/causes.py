@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import polars as pl
 
-from app.accounts import ZERO
-from app.scope import ALLOWED, Scope
+from app.scope import ALLOWED, Scope, Span
 from pipelines.analysis.causes import BY_ID
 from pipelines.analysis.tables import FEATURES
+from pipelines.instants import to_ms
 from pipelines.money import round_money
 
 IN_MONTHS: Final = "period BETWEEN $first_month AND $last_month"
@@ -76,8 +76,8 @@ class Bottleneck:
         return f"{self.cause}/{self.tenant}/{self.workload}"
 
 
-def found(scope: Scope) -> list[Bottleneck] | None:
-    """Return the causes in scope, the dearest first; None: what is published has none."""
+def found(scope: Scope, span: Span | None = None) -> list[Bottleneck] | None:
+    """Return the causes of a span's months (by default this scope's), the dearest first; None: none are published."""
     if not scope.has("bottleneck"):
         return None
     return [
@@ -88,14 +88,14 @@ def found(scope: Scope) -> list[Bottleneck] | None:
                 "evidence": _evidence(row["evidence"]),
             }
         )
-        for row in scope.ask(CAUSES).iter_rows(named=True)
+        for row in scope.ask(CAUSES, span).iter_rows(named=True)
     ]
 
 
-def waste(scope: Scope) -> Decimal:
-    """Return the waste that is reported of the months in scope."""
-    known = scope.ask(WASTE).item()
-    return ZERO if known is None else round_money(known, scope.currency)
+def waste(scope: Scope, span: Span | None = None) -> Decimal | None:
+    """Return the waste that is reported of a span's months, by default this scope's; None: nothing was observed."""
+    known = scope.ask(WASTE, span).item()
+    return None if known is None else round_money(known, scope.currency)
 
 
 def title(cause: str) -> str:
@@ -115,7 +115,7 @@ def feature(name: str) -> str:
 
 def time_line(scope: Scope, one: Bottleneck) -> pl.DataFrame:
     """Return ``moment`` (local), ``busy``, ``gpu_hours`` and, where they are published, ``cause``, ``sm`` … by hour."""
-    begin, finish = (int(t.timestamp() * 1000) for t in (scope.span.months[0].start, scope.span.months[-1].end))
+    begin, finish = to_ms(scope.span.start), to_ms(scope.span.end)
     given: dict[str, int | str] = {"begin": begin, "finish": finish, "workload": one.workload}
     rows = scope.ask(BUSY, None, tenant=one.tenant, **given)
     if scope.whole_fleet and scope.has("bottleneck_window"):

@@ -211,5 +211,9 @@ def scale(colours: Colours) -> alt.Scale:
 def spec_of(chart: alt.TopLevelMixin) -> Spec:
     """Return a chart as Vega-Lite."""
     # It isn't checked against Vega-Lite's schema: that takes as long again.
-    spec: Spec = chart.to_dict(validate=False)
+    spec: dict[str, Any] = chart.to_dict(validate=False)
+    # Altair puts a row of nothing into a chart without data, which would be drawn beside those that come later.
+    del spec["datasets"]
+    for part in (spec, *spec.get("layer", ())):
+        part.pop("data", None)
     return spec

@@ -74,6 +74,12 @@ class Span:
         return self.days.label
 
     @property
+    def months_label(self) -> str:
+        """The months that it touches, for people: ``October 2026 to November 2026``."""
+        first, last = self.months[0].days, self.months[-1].days
+        return first.label if first == last else f"{first.label} to {last.label}"
+
+    @property
     def is_whole(self) -> bool:
         """Whether the ledger's data reaches over all of it, as far as that is known."""
         begins = self.seen_from is None or self.seen_from <= self.start

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from decimal import Decimal
 from typing import Final
 
@@ -12,8 +11,8 @@ import streamlit as st
 from app import address, causes, charts, palette, tables, timelines, words
 from app.accounts import ZERO
 from app.causes import Bottleneck
-from app.scope import Scope
-from app.views.common import draw, ink, link, scope_of_page
+from app.scope import Scope, Span
+from app.views.common import chosen_row, comparison, draw, ink, link, scope_of_page
 
 ANY: Final = "any"
 ROWS: Final = 200
@@ -29,27 +28,23 @@ def show() -> None:
     """Draw the page."""
     scope = scope_of_page()
     found = causes.found(scope)
-    months = _months(scope)
     if not found:
-        _nothing(scope, months, published=found is not None)
+        _nothing(scope, published=found is not None)
         return
     lost = causes.waste(scope)
     by_cause = _by_cause(found)
-    _answer(scope, months, lost, by_cause)
+    other = _other(scope)
+    _answer(scope, lost, by_cause, other)
     _bars(scope, lost, by_cause)
+    _changes(scope, lost, by_cause, other)
     st.header("Ranked by what they cost")
     chosen = _ranking(scope, found)
     if chosen is not None:
         _one(scope, chosen)
 
 
-def _months(scope: Scope) -> str:
-    first, last = scope.span.months[0].days, scope.span.months[-1].days
-    return first.label if first == last else f"{first.label} to {last.label}"
-
-
-def _nothing(scope: Scope, months: str, *, published: bool) -> None:
-    st.title(f"{months}: no cause is known")
+def _nothing(scope: Scope, *, published: bool) -> None:
+    st.title(f"{scope.span.months_label}: no cause is known")
     lost = words.literal(words.money(causes.waste(scope), scope.currency))
     st.markdown(f"What was held and not kept busy is worth **{lost}** at the on-demand price.")
     if published:
@@ -65,28 +60,50 @@ def _nothing(scope: Scope, months: str, *, published: bool) -> None:
     tables.links([("Leases that hold GPUs and don't use them", link("idle", scope))])
 
 
-def _by_cause(found: list[Bottleneck]) -> dict[str, Decimal]:
-    sums: dict[str, Decimal] = defaultdict(Decimal)
+def _by_cause(found: list[Bottleneck]) -> dict[str, Decimal | None]:
+    """Return what each cause cost, the dearest first; None: not known of any workload."""
+    sums: dict[str, Decimal | None] = {}
     for one in found:
-        sums[one.cause] += one.waste or ZERO
-    return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
+        so_far = sums.get(one.cause)
+        sums[one.cause] = so_far if one.waste is None else (so_far or ZERO) + one.waste
+    return dict(sorted(sums.items(), key=lambda item: (-(item[1] or ZERO), item[0])))
 
 
-def _answer(scope: Scope, months: str, lost: Decimal, by_cause: dict[str, Decimal]) -> None:
+def _other(scope: Scope) -> Span | None:
+    """Return what to compare with: whole months with whole months."""
+    other = scope.comparable
+    return other if other and not scope.span.cut and not other.cut else None
+
+
+def _answer(scope: Scope, lost: Decimal | None, by_cause: dict[str, Decimal | None], other: Span | None) -> None:
+    months = scope.span.months_label
+    if lost is None:
+        st.title(f"{months}: nothing that was held was observed")
+        st.markdown("How much of it wasn't kept busy, and why, is not known. The Data page says what was observed.")
+        return
     st.title(f"{months}: {words.literal(words.money(lost, scope.currency))} was held and not kept busy")
     cause, amount = next(iter(by_cause.items()))
     said = (
         f"Most of it, **{words.literal(words.money(amount, scope.currency))}** ({words.share(amount, lost)}), is for "
         f"“{words.literal(causes.title(cause))}”: {causes.meaning(cause)[0].lower()}{causes.meaning(cause)[1:]}"
     )
+    if other and (change := words.change(lost, causes.waste(scope, other))):
+        said += f" All of it together changed by {change} against {other.label}."
     if months != scope.span.label:
-        said += f" Causes are told by month: these are of {months}."
+        said += (
+            f" These are the causes of {months}: they are told by month: what is lost is a part of a month's price, "
+            f"and a cause is sure only over many hours. The time lines below are of {scope.span.label}."
+        )
     st.markdown(said)
+    if other is None:
+        comparison(scope, by_month=True)
 
 
-def _bars(scope: Scope, lost: Decimal, by_cause: dict[str, Decimal]) -> None:
+def _bars(scope: Scope, lost: Decimal | None, by_cause: dict[str, Decimal | None]) -> None:
     amounts = [(causes.title(cause), amount) for cause, amount in by_cause.items() if amount]
-    told = sum(by_cause.values(), ZERO)
+    if lost is None:
+        return
+    told = sum((amount or ZERO for amount in by_cause.values()), ZERO)
     if lost != told:
         amounts.append(("Not told", lost - told))
     frame = pl.DataFrame(
@@ -96,6 +113,30 @@ def _bars(scope: Scope, lost: Decimal, by_cause: dict[str, Decimal]) -> None:
     )
     draw(charts.amounts(frame, title=scope.currency, ink=ink()), "What was lost, by cause")
     st.caption(f"Together {words.literal(words.money(lost, scope.currency))}, the waste that is reported.")
+
+
+def _changes(scope: Scope, lost: Decimal | None, by_cause: dict[str, Decimal | None], other: Span | None) -> None:
+    """Draw each cause beside what it cost in the months to compare with."""
+    before = causes.found(scope, other) if other else None
+    if other is None or before is None:
+        return
+    was = _by_cause(before)
+    lost_before = causes.waste(scope, other)
+    # What isn't listed of a month that was observed is nothing; of one that wasn't, nobody knows.
+    none_now, none_then = (None if total is None else ZERO for total in (lost, lost_before))
+    rows = [(causes.title(c), by_cause.get(c, none_now), was.get(c, none_then)) for c in [*by_cause, *was]]
+    tables.sums(
+        ["Lost, by cause", f"{scope.span.label}, {scope.currency}", f"{other.label}, {scope.currency}", "Change"],
+        [
+            (name, *(words.amount(a, scope.currency) for a in (now, then)), words.change(now, then) or words.UNKNOWN)
+            for name, now, then in dict.fromkeys(rows)
+        ],
+        total=(
+            "All that was lost",
+            *(words.amount(a, scope.currency) for a in (lost, lost_before)),
+            words.change(lost, lost_before) or words.UNKNOWN,
+        ),
+    )
 
 
 def _ranking(scope: Scope, found: list[Bottleneck]) -> Bottleneck | None:
@@ -108,7 +149,7 @@ def _ranking(scope: Scope, found: list[Bottleneck]) -> Bottleneck | None:
         lambda c: "All causes" if c == ANY else causes.title(c),
         width=address.WIDE,
     )
-    rows = [one for one in found if cause in (ANY, one.cause)][:ROWS]
+    rows = [one for one in found if cause in (ANY, one.cause)]
     frame = pl.DataFrame(
         [
             (
@@ -120,7 +161,7 @@ def _ranking(scope: Scope, found: list[Bottleneck]) -> Bottleneck | None:
                 100 * one.share_of_time,
                 None if one.confidence is None else 100 * one.confidence,
             )
-            for one in rows
+            for one in rows[:ROWS]
         ],
         schema={
             "workload": pl.String, "tenant": pl.String, "cause": pl.String, "waste": pl.Decimal(38, 4),
@@ -128,17 +169,11 @@ def _ranking(scope: Scope, found: list[Bottleneck]) -> Bottleneck | None:
         },
         orient="row",
     )  # fmt: skip
-    key = f"bottlenecks-{cause}-{scope.tenant}-{scope.span.name}"
-    st.caption("Choose a row to see its evidence and what to try.")
-    st.dataframe(
+    return chosen_row(
+        "one",
+        rows,
         frame,
-        hide_index=True,
-        placeholder=words.UNKNOWN,
-        height=min(35 * (frame.height + 1) + 3, 390),
-        key=key,
-        on_select=lambda: _choose(key, rows),
-        selection_mode="single-row",
-        column_config={
+        {
             "workload": st.column_config.TextColumn("Workload", width="medium"),
             "tenant": st.column_config.TextColumn("Tenant", width=130),
             "cause": st.column_config.TextColumn("Cause", width="medium"),
@@ -149,17 +184,9 @@ def _ranking(scope: Scope, found: list[Bottleneck]) -> Bottleneck | None:
             "share": st.column_config.NumberColumn("of its time", format="%.0f%%"),
             "confidence": st.column_config.NumberColumn("Clarity", format="%.0f%%"),
         },
+        key=f"bottlenecks-{cause}-{scope.tenant}-{scope.span.name}",
+        why="Choose a row to see its evidence and what to try.",
     )
-    if len(rows) == ROWS:
-        st.caption(f"The {ROWS} dearest.")
-    named = st.query_params.get("one")
-    return next((one for one in rows if one.key == named), rows[0] if rows else None)
-
-
-def _choose(key: str, rows: list[Bottleneck]) -> None:
-    chosen = [rows[n] for n in st.session_state[key].selection.rows if n < len(rows)]
-    if chosen:
-        st.query_params["one"] = chosen[0].key
 
 
 def _one(scope: Scope, one: Bottleneck) -> None:
@@ -172,8 +199,10 @@ def _one(scope: Scope, one: Bottleneck) -> None:
     if one.remedy:
         st.success(f"**Try:** {words.literal(one.remedy)}", icon=":material/build:")
     lines = causes.time_line(scope, one)
-    if lines.height:
-        st.subheader("When")
+    st.subheader("When")
+    if not lines.height:
+        st.info(f"It held nothing in {scope.span.label}.")
+    else:
         drawn = {c: named for c, named in ACTIVITIES.items() if lines[c].is_not_null().any()}
         tables.legend(drawn.values())
         draw(timelines.activity(lines, drawn), f"How busy {one.workload} was, hour by hour")

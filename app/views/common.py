@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal, Protocol, TypeVar
 from urllib.parse import urlencode
 
 import polars as pl
@@ -13,6 +13,8 @@ import streamlit as st
 from app import charts, palette, tables, usage, words
 from app.charts import Picture
 from app.scope import Scope
+
+_Row = TypeVar("_Row", bound="Keyed")
 
 
 def scope_of_page() -> Scope:
@@ -39,14 +41,16 @@ def budget_of(scope: Scope) -> Decimal | None:
     return tenant.budget * months if tenant and tenant.budget is not None and spans_them else None
 
 
-def comparison(scope: Scope) -> None:
-    """Say what the changes are against, or why there are none."""
+def comparison(scope: Scope, *, by_month: bool = False) -> None:
+    """Say what the changes are against, or why there are none; `by_month`: only whole months are compared."""
     if scope.other is None:
         wanted = st.query_params.get("compare", "before")
         if wanted != "none":
             st.caption("No changes are shown: the ledger holds nothing of the days to compare with.")
         return
-    if scope.comparable:
+    if scope.comparable and by_month:
+        st.caption("No changes are shown: here only whole months are compared with whole months.")
+    elif scope.comparable:
         st.caption(f"Changes are against {scope.other.label}.")
     elif not scope.span.is_whole:
         st.caption(f"No changes are shown: {scope.span.label} isn't over, or the ledger lacks a part of it.")
@@ -93,6 +97,47 @@ def ink() -> str:
 def draw(picture: Picture, alt: str) -> None:
     """Draw a picture; `alt` says what it shows to those who don't see it."""
     st.vega_lite_chart(picture.rows, dict(picture.spec), width="stretch", alt=alt)
+
+
+class Keyed(Protocol):
+    """A row that an address can name."""
+
+    @property
+    def key(self) -> str: ...  # noqa: D102
+
+
+def chosen_row(
+    name: str, rows: Sequence[_Row], frame: pl.DataFrame, columns: Mapping[str, Any], *, key: str, why: str
+) -> _Row | None:
+    """Draw a list of which one row is chosen; return that row, or else the first; None: there is none.
+
+    Args:
+        name: of the choice in the address.
+        frame: the first of `rows` as they are shown.
+        key: of the widget; changes with what is listed.
+        why: what choosing a row is for.
+    """
+
+    def choose() -> None:
+        chosen = [rows[n] for n in st.session_state[key].selection.rows if n < len(rows)]
+        if chosen:
+            st.query_params[name] = chosen[0].key
+
+    st.caption(why)
+    st.dataframe(
+        frame,
+        hide_index=True,
+        placeholder=words.UNKNOWN,
+        height=min(35 * (frame.height + 1) + 3, 390),
+        key=key,
+        on_select=choose,
+        selection_mode="single-row",
+        column_config=dict(columns),
+    )
+    if len(rows) > frame.height:
+        st.caption(f"The {frame.height:,} dearest of {len(rows):,}.")
+    named = st.query_params.get(name)
+    return next((row for row in rows if row.key == named), rows[0] if rows else None)
 
 
 def hours_by_day(scope: Scope, only: Collection[str] = ()) -> None:

@@ -22,6 +22,7 @@ IDLE_BELOW: Final = THRESHOLDS["idle_activity"].value
 """Mean busy ratio below which a lease counts as idle."""
 WORTH_HOURS: Final = 2.0
 """Observed GPU-hours from which on a lease is worth a look: sites warn and cancel after two hours at 0%."""
+HELD: Final = "Held by tenants and not busy"
 NODES: Final = 40
 ROWS: Final = 500
 
@@ -68,9 +69,9 @@ def show() -> None:
         _heatmap(scope)
 
 
-def _parts(scope: Scope) -> list[tuple[str, str, Decimal]]:
-    """Return what could be had back, as (name, colour, worth at the on-demand price)."""
-    parts = []
+def _parts(scope: Scope) -> list[tuple[str, str, Decimal | None]]:
+    """Return what could be had back, as (name, colour, worth at the on-demand price; None: not known)."""
+    parts: list[tuple[str, str, Decimal | None]]
     if scope.whole_fleet and scope.tenant is None:
         by_key: dict[str, Place] = {p.key: p for p in places(scope, scope.span)}
         parts = [
@@ -81,11 +82,11 @@ def _parts(scope: Scope) -> list[tuple[str, str, Decimal]]:
         owed = lines(scope, scope.span).values()
         parts = [("Reserved and not used, as billed", IDLE.colour, sum((t["unused"] for t in owed), ZERO))]
     waste = scope.ask(f"SELECT sum(waste) FROM held_day WHERE {IN_DAYS} AND {ALLOWED}").item()
-    return [*parts, ("Held by tenants and not busy", QUIET.colour, ZERO if waste is None else Decimal(waste))]
+    return [*parts, (HELD, QUIET.colour, None if waste is None else Decimal(waste))]
 
 
-def _answer(scope: Scope, parts: list[tuple[str, str, Decimal]], found: list[dict[str, Any]]) -> None:
-    total = sum((worth for _, _, worth in parts), ZERO)
+def _answer(scope: Scope, parts: list[tuple[str, str, Decimal | None]], found: list[dict[str, Any]]) -> None:
+    total = sum((worth or ZERO for _, _, worth in parts), ZERO)
     st.title(f"{scope.span.label}: {words.literal(words.money(total, scope.currency))} could be had back")
     running = [row for row in found if row["running"]]
     said = "No lease of two GPU-hours or more was idle throughout."
@@ -95,11 +96,13 @@ def _answer(scope: Scope, parts: list[tuple[str, str, Decimal]], found: list[dic
             f"**{leases} busy less than {words.share(IDLE_BELOW)} of two GPU-hours or more; **{len(running):,}** still "
             "held GPUs when the ledger was last brought up to date."
         )
+    if any(worth is None for _, _, worth in parts):
+        said = "Nothing that tenants held was observed: how much of it they didn't use is not known."
     st.markdown(f"{said} Amounts are at the on-demand price.")
 
 
-def _bars(scope: Scope, parts: list[tuple[str, str, Decimal]]) -> None:
-    rows = [(name, float(worth), words.amount(worth, scope.currency), colour) for name, colour, worth in parts]
+def _bars(scope: Scope, parts: list[tuple[str, str, Decimal | None]]) -> None:
+    rows = [(name, float(worth or 0), words.amount(worth, scope.currency), colour) for name, colour, worth in parts]
     frame = pl.DataFrame(rows, schema=["name", "amount", "text", "colour"], orient="row")
     draw(charts.amounts(frame, title=scope.currency, ink=ink()), "What could be had back, by where it is")
 

@@ -10,7 +10,7 @@ from app import address, reclaim, tables, words
 from app.accounts import ZERO
 from app.reclaim import CauseSum, Reclaimable
 from app.scope import Scope
-from app.views.common import link
+from app.views.common import chosen_row, link
 
 ANY: Final = "any"
 ROWS: Final = 300
@@ -26,8 +26,7 @@ def show(scope: Scope) -> None:
     if found is None:
         st.info("What is published has no such list yet. Run `gpuledger run --once` with this release.")
         return
-    months = _months(scope)
-    _causes(scope, months)
+    _causes(scope)
     if not found:
         st.info(f"Nothing stood idle in {scope.span.label}.")
         return
@@ -36,12 +35,7 @@ def show(scope: Scope) -> None:
         _one(scope, chosen)
 
 
-def _months(scope: Scope) -> str:
-    first, last = scope.span.months[0].days, scope.span.months[-1].days
-    return first.label if first == last else f"{first.label} to {last.label}"
-
-
-def _causes(scope: Scope, months: str) -> None:
+def _causes(scope: Scope) -> None:
     sums = [one for one in reclaim.by_cause(scope) if scope.tenant is None or one.gpu_hours != 0]
     if not sums:
         return
@@ -56,7 +50,7 @@ def _causes(scope: Scope, months: str) -> None:
             words.UNKNOWN if None in worths else words.amount(sum((w or ZERO for w in worths), ZERO), scope.currency),
             tables.Cell(""),
         ),
-        caption=f"At the on-demand price, over {months}: each hour is under one cause.",
+        caption=f"At the on-demand price, over {scope.span.months_label}: each hour is under one cause.",
     )
 
 
@@ -81,18 +75,11 @@ def _list(scope: Scope, found: list[Reclaimable]) -> Reclaimable | None:
         width=address.WIDE,
     )
     rows = [one for one in found if cause in (ANY, one.cause.id)]
-    frame = reclaim.table(rows[:ROWS], scope)
-    key = f"reclaim-{cause}-{scope.tenant}-{scope.span.name}"
-    st.caption("Choose a row to see what it was told by and what would free it.")
-    st.dataframe(
-        frame,
-        hide_index=True,
-        placeholder=words.UNKNOWN,
-        height=min(35 * (frame.height + 1) + 3, 390),
-        key=key,
-        on_select=lambda: _choose(key, rows),
-        selection_mode="single-row",
-        column_config={
+    chosen = chosen_row(
+        CHOSEN,
+        rows,
+        reclaim.table(rows[:ROWS], scope),
+        {
             "subject": st.column_config.TextColumn("What", width="medium"),
             "cause": st.column_config.TextColumn("Cause", width="medium"),
             "tenant": st.column_config.TextColumn("Tenant", width=130),
@@ -104,19 +91,12 @@ def _list(scope: Scope, found: list[Reclaimable]) -> Reclaimable | None:
             ),
             "since": "Goes on since",
         },
+        key=f"reclaim-{cause}-{scope.tenant}-{scope.span.name}",
+        why="Choose a row to see what it was told by and what would free it.",
     )
-    if len(rows) > ROWS:
-        st.caption(f"The {ROWS} dearest of {len(rows):,}.")
     if scope.span.cut:
         st.caption("Hours and worth are of the whole month that each stands in.")
-    named = st.query_params.get(CHOSEN)
-    return next((one for one in rows if one.key == named), rows[0] if rows else None)
-
-
-def _choose(key: str, rows: list[Reclaimable]) -> None:
-    chosen = [rows[n] for n in st.session_state[key].selection.rows if n < len(rows)]
-    if chosen:
-        st.query_params[CHOSEN] = chosen[0].key
+    return chosen
 
 
 def _one(scope: Scope, one: Reclaimable) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from app import causes
@@ -14,7 +13,6 @@ from app.causes import title
 from app.views.bottlenecks import ANY
 from pipelines.config import load
 from pipelines.operations import report
-from pipelines.publish import current
 from tests.app.conftest import HOSTILE, opened, shown
 from tests.app.test_totals import scope_of
 
@@ -55,17 +53,40 @@ def test_names_from_labels_stay_names(published: Path, monkeypatch: pytest.Monke
         assert not [name for name in HOSTILE[:3] if name in headers]
 
 
-def test_a_ledger_that_was_published_without_causes_says_what_to_do(
-    tmp_path: Path, published: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("time", "compare", "said"),
+    [
+        ("2026-11", "", "All that was lost"),
+        ("2026-11", "none", "November 2026"),
+        ("2026-11", "2026-W45", "only whole months are compared"),
+        ("2026-W45", "", "told by month"),
+        ("2026-11-05", "2026-11-06", "only whole months are compared"),
+    ],
+)
+def test_months_are_compared_and_other_ranges_say_why_not(
+    published: Path, monkeypatch: pytest.MonkeyPatch, time: str, compare: str, said: str
 ) -> None:
-    folder = tmp_path / "ledger"
-    shutil.copytree(published.parent, folder)
-    config = load(folder / published.name)
-    publication = current(config.ledger)
-    assert publication is not None
-    with duckdb.connect(str(config.ledger / "published" / publication.fleet)) as connection:
-        connection.execute("DROP TABLE bottleneck")
-    app = opened(monkeypatch, config.path, "bottlenecks")
-    assert "no cause is known" in app.title[0].value
-    assert "gpuledger run --once" in app.info[0].value
-    assert "Idle" in shown(app) or "idle" in shown(app)
+    address = {"time": time} | ({"compare": compare} if compare else {})
+    app = opened(monkeypatch, published, "bottlenecks", None, **address)
+    assert not app.exception
+    assert said in shown(app)
+    assert ("All that was lost" in shown(app)) == (said == "All that was lost")
+
+
+def test_what_was_lost_unseen_is_na_and_not_zero(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert causes.waste(scope_of(published, None, "2026-10")) is None
+    table = "".join(e.proto.body for e in opened(monkeypatch, published, "bottlenecks").get("html"))
+    lost = causes.waste(scope_of(published, None, "2026-11"))
+    total = table.partition('<tr class="total">')[2].partition("</tr>")[0]
+    assert [cell.partition("<")[0] for cell in total.split('class="number">')[1:]] == [f"{lost:,.2f}", "n/a", "n/a"]
+    app = opened(monkeypatch, published, "bottlenecks", time="2026-10")
+    assert app.title[0].value == "October 2026: no cause is known"
+    assert "worth **n/a**" in app.markdown[0].value
+    assert "not known" in opened(monkeypatch, published, "idle", time="2026-10").markdown[0].value
+
+
+def test_the_time_line_is_of_the_days_that_are_asked_for(published: Path) -> None:
+    scope = scope_of(published, None, "2026-11-06")
+    lines = [causes.time_line(scope, one) for one in causes.found(scope) or []]
+    assert any(rows.height for rows in lines)
+    assert {moment.date() for rows in lines for moment in rows["moment"]} == {date(2026, 11, 6)}

@@ -29,6 +29,8 @@ def test_every_page_of_every_tenant_is_drawn(
     assert not app.exception
     assert len(app.title) == 1
     assert not app.error
+    # A second table in a picture would be drawn beside its rows, as "undefined".
+    assert not [chart for chart in app.get("vega_lite_chart") if chart.proto.datasets]
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
 from decimal import Decimal
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from app import reclaim
 from gpuledger import cli
-from pipelines.config import load
-from pipelines.publish import current
-from tests.app.conftest import HOSTILE, opened, shown
+from tests.app.conftest import HOSTILE, opened
 from tests.app.test_totals import scope_of
 
 
@@ -56,18 +52,3 @@ def test_days_show_what_reaches_into_them(published: Path) -> None:
     month = reclaim.items(scope_of(published, None, "2026-11")) or []
     day = reclaim.items(scope_of(published, None, "2026-11-06")) or []
     assert {one.key for one in day} < {one.key for one in month}
-
-
-def test_a_ledger_that_was_published_without_the_list_says_what_to_do(
-    tmp_path: Path, published: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "ledger"
-    shutil.copytree(published.parent, folder)
-    config = load(folder / published.name)
-    publication = current(config.ledger)
-    assert publication is not None
-    with duckdb.connect(str(config.ledger / "published" / publication.fleet)) as connection:
-        connection.execute("DROP TABLE reclaim")
-    app = opened(monkeypatch, config.path, "idle")
-    assert not app.exception
-    assert "gpuledger run --once" in shown(app)
