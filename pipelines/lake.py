@@ -26,6 +26,8 @@ from pipelines.instants import HOUR_MS, from_ms
 T = TypeVar("T")
 
 ROWS_AT_ONCE: Final = 500_000
+SCRATCH: Final = ".engine-"
+"""Begins the name of a folder in the lake in which an engine's workers keep something during a pass."""
 ROW_GROUP: Final = 16_000  # a day of 11 cards at 60 s: reading some cards skips the others' groups
 ORDER: Final = ["device", "instance", "time", "namespace", "pod", "slice", "replica"]
 

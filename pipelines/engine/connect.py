@@ -6,21 +6,39 @@ as its order and row groups are made for. So nothing is shuffled, and no value p
 
 from __future__ import annotations
 
+import logging
+import shutil
 import socket
+import threading
 import warnings
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import polars as pl
 
 from exporter.errors import EngineError
 from pipelines.config import Config
-from pipelines.engine.tasks import FAILED, OWNERS, Looking, Measuring, done, measuring_task, packed, releases, unpacked
-from pipelines.lake import Stored
+from pipelines.engine.tasks import (
+    FAILED,
+    OWNERS,
+    Looking,
+    Measuring,
+    Work,
+    done,
+    measuring_task,
+    packed,
+    releases,
+    unpacked,
+)
+from pipelines.lake import SCRATCH, Stored
 from pipelines.rollup import Instances, Stamps
 from pipelines.shown import CARD_KEY, TABLES, nothing
 from pipelines.sighting import Sight, reading_of
@@ -32,7 +50,13 @@ PORT: Final = 15002
 REACH_S: Final = 5.0
 WAVE_BYTES: Final = 16 << 20  # of tasks in one request: a server may refuse messages of 128 MiB
 WAVE_TASKS: Final = 256
+RETRIES: Final[dict[str, Any]] = {"max_retries": 4, "initial_backoff": 100, "max_backoff": 2000, "jitter": 100}
+"""Three seconds in all, for a network that hiccups; the client's own are ten minutes and more."""
+ALIVE: Final = [("grpc.keepalive_time_ms", 320_000), ("grpc.keepalive_timeout_ms", 20_000)]
+"""A server that goes without a word is noticed so; asked more often than every five minutes Spark's hangs up."""
+LEAVE_S: Final = 3.0
 CLIENT: Final = ("pyspark", "grpc", "grpc_status", "pandas", "pyarrow")
+_LOST: Final = ("UNAVAILABLE", "Socket closed", "failed to connect", "Connection reset", "Broken pipe")
 _GIVEN: Final = "task long, name string, content binary"
 
 
@@ -56,24 +80,62 @@ class SparkEngine:
     def __init__(self, url: str) -> None:
         self._url = url
         self._session: Any = None
+        self._channels: list[Any] = []
+        self._scratch: Path | None = None
 
     def __enter__(self) -> Self:
         return self
 
-    def _connect(self) -> None:
+    def connect(self) -> None:
+        """Begin the session; the first look does so by itself.
+
+        Raises:
+            EngineError: the client isn't installed, or the server can't be reached.
+        """
         reason = missing(self._url)
         if reason is not None:
             raise EngineError(reason)
+        warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")  # said as an error
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of releases of pandas, which nothing here uses
-            from pyspark.sql import SparkSession  # noqa: PLC0415  # an extra
+            from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415  # an extra
+            from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415  # an extra
+            from pyspark.sql.connect.session import SparkSession  # noqa: PLC0415  # an extra
 
-            self._session = self._asked(SparkSession.builder.remote(self._url).create)
+            # What it says of a lost server is said here.
+            logging.getLogger("pyspark").setLevel(logging.CRITICAL)
+            channels = self._channels
+
+            class Builder(DefaultChannelBuilder):
+                def toChannel(self) -> Any:  # noqa: N802 - the client's name
+                    channels.append(super().toChannel())
+                    return channels[-1]
+
+            session = SparkSession(Builder(self._url, ALIVE))  # asks nothing yet
+            session.client.set_retry_policies([DefaultPolicy(**RETRIES)])
+            self._asked(lambda: session.version)
+            self._session = session
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            session.stop()
+        if self._session is not None:
+            # Also ends what still runs there; a server that is lost is not waited for.
+            leaving = threading.Thread(target=self._session.stop, daemon=True)
+            leaving.start()
+            leaving.join(LEAVE_S)
+            for channel in self._channels:
+                channel.close()  # or what still waits for an answer would keep this process from ending
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+        self._session = self._scratch = None
+
+    def _scratch_in(self, lake: Path) -> Path:
+        """Make a folder for what workers keep from one job to the next; a killed pass's is swept away."""
+        for old in lake.glob(f"{SCRATCH}*"):
+            shutil.rmtree(old, ignore_errors=True)
+        self._scratch = lake / f"{SCRATCH}{uuid4().hex}"
+        with suppress(OSError):  # nothing is kept then
+            self._scratch.mkdir()
+        return self._scratch
 
     def look(self, stored: Stored, config: Config, scheduled: pl.DataFrame) -> Sight:
         """Return what all samples show; what they observed is measured on the workers too.
@@ -83,10 +145,11 @@ class SparkEngine:
             EngineError: the client isn't installed, the server can't be reached, or it failed.
         """
         if self._session is None:
-            self._connect()
+            self.connect()
         groups = stored.groups()
         made_by, reading = releases(), reading_of(config)
-        looking = Looking(stored, reading, config.sharing.split, scheduled, made_by)
+        scratch = self._scratch_in(stored.folder)
+        looking = Looking(stored, reading, config.sharing.split, scheduled, made_by, scratch)
         tasks = (
             packed(
                 pl.DataFrame(
@@ -105,9 +168,9 @@ class SparkEngine:
             schema={**dict.fromkeys(CARD_KEY, pl.String), "group": pl.Int64},
             orient="row",
         )
-        return Sight(tables, SparkStamps(self, Measuring(stored, reading, made_by), cards), measured)
+        return Sight(tables, SparkStamps(self, Measuring(stored, reading, made_by, scratch), cards), measured)
 
-    def run(self, work: Looking | Measuring, tasks: Iterable[bytes]) -> Iterator[tuple[str, pl.DataFrame]]:
+    def run(self, work: Work, tasks: Iterable[bytes]) -> Iterator[tuple[str, pl.DataFrame]]:
         """Yield what tasks give, in their order.
 
         Raises:
@@ -119,7 +182,7 @@ class SparkEngine:
                     raise EngineError(f"{self._url}: a worker says: {content.decode()}")
                 yield name, unpacked(content)
 
-    def _given(self, work: Looking | Measuring, wave: list[bytes]) -> list[tuple[int, str, bytes]]:
+    def _given(self, work: Work, wave: list[bytes]) -> list[tuple[int, str, bytes]]:
         import pyarrow as pa  # noqa: PLC0415  # an extra
 
         tasks = pa.table({"task": pa.array(range(len(wave)), pa.int64()), "content": pa.array(wave, pa.binary())})
@@ -131,11 +194,29 @@ class SparkEngine:
         from grpc import RpcError  # noqa: PLC0415  # an extra
         from pyspark.errors import PySparkException  # noqa: PLC0415  # an extra
 
+        answer: Future[Any] = Future()
+
+        def work() -> None:
+            try:
+                answer.set_result(ask())
+            except BaseException as error:  # noqa: BLE001 - who waits for it raises it
+                answer.set_exception(error)
+
+        # The client asks its server to stop when it is interrupted, and would wait for ever for its yes.
+        threading.Thread(target=work, daemon=True).start()
+        while not wait([answer], 0.2).done:
+            pass  # a signal that another thread takes is seen by this one when it looks up
         try:
-            return ask()
+            return answer.result()
         except (PySparkException, RpcError, OSError) as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            if any("No module named" in line for line in lines):
+            if any(sign in str(error) for sign in _LOST):
+                if self._session is not None:
+                    self._session.release_session_on_close = False
+                what = (
+                    "was lost in the middle, or can't be reached; see its own log, start it again and repeat the pass"
+                )
+            elif any("No module named" in line for line in lines):
                 absent = next(line for line in lines if "No module named" in line)
                 what = f"its workers lack this program: {absent}; install gpuledger[pipelines] on each"
             else:
@@ -180,7 +261,7 @@ def _waves(tasks: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield wave
 
 
-def _batches(work: Looking | Measuring, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _batches(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Do the tasks of a partition, on a worker."""
     import pyarrow as pa  # noqa: PLC0415  # an extra
 

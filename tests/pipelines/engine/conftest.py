@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -37,25 +38,31 @@ def await_port(port: int, process: subprocess.Popen[bytes]) -> None:
     pytest.fail(f"the server didn't listen on {port} within {STARTS_WITHIN_S} s")
 
 
-@pytest.fixture(scope="session")
-def sail(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a running Sail."""
+@contextmanager
+def running_sail(repository: Path, folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A Sail's URL and process; its log lies in a folder."""
     if any(find_spec(module) is None for module in ("pysail", *CLIENT)):
         pytest.skip("Sail or Spark's client is not installed: pip install 'gpuledger[spark]' pysail")
     port = free_port()
     command = [sys.executable, "-m", "pysail", "spark", "server", "--ip", "127.0.0.1", "--port", str(port)]
-    log = tmp_path_factory.mktemp("sail") / "log"
-    with log.open("wb") as written:
+    with (folder / "log").open("wb") as written:
         process = subprocess.Popen(
             command,
             env={**os.environ, "PYTHONPATH": str(repository)},
             stdout=written,
             stderr=subprocess.STDOUT,
-            cwd=log.parent,
+            cwd=folder,
         )
         try:
             await_port(port, process)
-            yield f"sc://127.0.0.1:{port}"
+            yield f"sc://127.0.0.1:{port}", process
         finally:
-            process.terminate()
-            process.wait(30)
+            process.kill()  # it waits for its tasks otherwise
+            process.wait()
+
+
+@pytest.fixture(scope="session")
+def sail(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a running Sail."""
+    with running_sail(repository, tmp_path_factory.mktemp("sail")) as (url, _):
+        yield url

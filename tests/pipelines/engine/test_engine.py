@@ -109,7 +109,7 @@ def test_another_release_on_a_worker_is_refused(tmp_path: Path, sail: str, monke
 
 def test_a_part_that_a_worker_does_not_see_is_named(tmp_path: Path) -> None:
     looking = Looking(Stored(tmp_path, ["cluster=hall/day=2026-03-01/a.parquet"]), Reading(None, ()), "even",
-                      pl.DataFrame(), tasks.releases())  # fmt: skip
+                      pl.DataFrame(), tasks.releases(), tmp_path)  # fmt: skip
     cards = packed(pl.DataFrame({"cluster": ["hall"], "device": ["GPU-0"]}))
     (name, said), *more = done(looking, cards)
     assert (name, more) == (FAILED, [])
