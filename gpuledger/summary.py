@@ -29,6 +29,7 @@ def render(report: Json, *, width: int) -> str:
         _money(report),
         _hours(report),
         _tenants(report, width),
+        _billing(report),
         _workloads(report, width),
         _findings(report, width),
     ]
@@ -138,6 +139,19 @@ def _workloads(report: Json, width: int) -> list[str]:
                 _amount(workload["cost"], currency),
             ]
         )
+    return align(rows, left={0, 1})
+
+
+def _billing(report: Json) -> list[str]:
+    """Slurm's own measure, where a source keeps it; published reports of an older version have none."""
+    told = report.get("slurm_billing", [])
+    if not told:
+        return []
+    shown, total = spread([row["billing_hours"] for row in told])
+    rows = [["Billed by Slurm", "tenant", "billing-hours"]]
+    for row, hours in zip(told, shown, strict=True):
+        rows.append([f"  {row['cluster']}:{row['account'] or UNKNOWN}", row["tenant"] or "unattributed", hours])
+    rows += [[], ["  in all", "", total]]
     return align(rows, left={0, 1})
 
 

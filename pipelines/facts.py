@@ -106,6 +106,22 @@ CONDITION: Final[dict[str, pl.DataType]] = {
 }
 """grain: what is said of a node's or device's health, over [from, to)."""
 
+BILLED_RUN: Final[dict[str, pl.DataType]] = {
+    "cluster": pl.String(),
+    "workload": pl.String(),
+    "labelled_as": pl.String(),  # the raw job id
+    "slurm_account": pl.String(),
+    "slurm_partition": pl.String(),
+    "slurm_qos": pl.String(),
+    "slurm_user": pl.String(),
+    "start": TIME,
+    "end": TIME,
+    "ended": pl.Boolean(),  # False: `end` is only how far a running job had come when it was asked about
+    "seconds": pl.Int64(),  # of these it ran: less than end - start where it was suspended
+    "billing": pl.Int64(),  # Slurm's billing TRES: units per second
+}
+"""grain: run of a Slurm job, with GPUs or without, that bills."""
+
 SUMMARY: Final[dict[str, pl.DataType]] = {
     "cluster": pl.String(),
     "workload": pl.String(),
@@ -162,6 +178,7 @@ FACTS: Final[Mapping[str, dict[str, pl.DataType]]] = {
     "condition": CONDITION,
     "summary": SUMMARY,
     "run_name": RUN_NAME,
+    "slurm_billing": BILLED_RUN,
     "acceptance": ACCEPTANCE,
     "training": TRAINING,
 }

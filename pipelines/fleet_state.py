@@ -8,6 +8,7 @@ from typing import Final
 import duckdb
 import polars as pl
 
+from pipelines.billing_hours import BILLED, billed_table
 from pipelines.facts import ACCEPTANCE, BOOKING, LIMIT, RUN_NAME, Facts
 from pipelines.fleet import Fleet
 from pipelines.health import DEVICE_STATE
@@ -35,6 +36,7 @@ TABLES: Final[Mapping[str, dict[str, pl.DataType]]] = {
     "acceptance": ACCEPTANCE,
     "training": PROGRESS,
     "run_name": RUN_NAME,
+    "slurm_billing": BILLED,
 }
 
 
@@ -50,6 +52,7 @@ def fleet_state(fleet: Fleet, states: pl.DataFrame, facts: Facts, records: pl.Da
         "card": cards(fleet),
         "device_state": states,
         **{name: facts[name] for name in ("booking", "quota_limit", "acceptance", "run_name")},
+        "slurm_billing": billed_table(facts),
         "training": progress(facts["training"], records),
     }
 

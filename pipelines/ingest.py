@@ -143,7 +143,8 @@ def content_id(source: Source, config: Config) -> str:
         "suffixes": source.path.suffixes,
     }
     # Keys that came later count where they are set, so that what was imported before them keeps its name.
-    how |= {key: value for key in ("node", "shards_per_gpu") if (value := getattr(source, key)) is not None}
+    later = ("node", "shards_per_gpu", "billing", "billing_weights", "priority_flags")
+    how |= {key: value for key in later if (value := getattr(source, key)) is not None}
     digest.update(json.dumps(how, sort_keys=True).encode())
     for path in [*_files(source.path), *([source.resolve(source.devices)] if source.devices else [])]:
         try:

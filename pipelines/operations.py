@@ -292,7 +292,10 @@ def _file_source(
     options: dict[str, object] = {"cluster": named} if named else {}
     if like:
         # How files of this kind are to be read, of which one stands in the configuration.
-        alike = ("fields", "timezone", "shards_per_gpu", "devices")
+        alike = (
+            *("fields", "timezone", "shards_per_gpu", "devices"),
+            *("billing", "billing_weights", "priority_flags"),
+        )
         options |= {key: value for key in alike if (value := getattr(like, key)) is not None}
     options |= told
     try:

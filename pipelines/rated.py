@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Final
 
 from pipelines.analysis.losses import ByCause
+from pipelines.billing_hours import Billed
 from pipelines.classes import CLASSES, Class
 from pipelines.instants import HOUR_MS
 from pipelines.tables import Finding
@@ -175,6 +176,7 @@ class Rated:
     tenants: dict[str | None, TenantUse]
     charges: list[Charge]
     findings: list[Finding]
+    billed: Billed | None = None
 
 
 def exact_sum(amounts: Iterable[Fraction]) -> Fraction:

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from pipelines.analysis.losses import losses
+from pipelines.billing_hours import BILLED, billed_hours
 from pipelines.classes import Class, Outage, Piece, Reserved, ReservedStretch, Segment, classify
 from pipelines.config import Config, Reservation, Tenant
 from pipelines.contract import Contract, Months, credit, decided
@@ -80,7 +81,8 @@ def rate(metered: Metered, config: Config, within: Interval) -> Rated:
     findings += _unpriced(usage, card)
     if None in tenants and tenants[None].held.allocated:
         findings.append(_unresolved(allocated))
-    return Rated(_fleet(usage, scope), dict(tenants), charges, findings)
+    billed = billed_hours(metered.state.get("slurm_billing", pl.DataFrame(schema=BILLED)), config, within)
+    return Rated(_fleet(usage, scope), dict(tenants), charges, findings, billed)
 
 
 def _decisive(allocated: pl.DataFrame, scope: _Scope, owners: pl.DataFrame) -> pl.DataFrame:

@@ -14,6 +14,7 @@ from pipelines.report_values import Hours, Instant, Money, Ratio, instant
 
 __all__ = [
     "LINES",
+    "BillingReport",
     "Charges",
     "FindingReport",
     "FleetReport",
@@ -103,6 +104,15 @@ class WorkloadReport(_Part):
     bottleneck: str | None = None
 
 
+class BillingReport(_Part):
+    """What jobs of a Slurm account billed by TRESBillingWeights, as `sreport` counts it; it prices nothing."""
+
+    cluster: str
+    account: str | None
+    tenant: str | None = Field(description="null: no selector matches the jobs")
+    billing_hours: Hours
+
+
 class TenantReport(_Part):
     """What one tenant held, used, wasted and owes."""
 
@@ -112,6 +122,9 @@ class TenantReport(_Part):
     coverage: Ratio | None
     availability: Ratio | None = Field(
         None, description="1 less the share that was down or in repair, of what was held, reserved or owned"
+    )
+    billing_hours: Hours | None = Field(
+        None, description="of its Slurm jobs, with GPUs or without; null: no source has `billing`"
     )
     energy_kwh: float | None
     co2e_kg: float | None
@@ -138,12 +151,16 @@ class Report(_Part):
     fleet: FleetReport
     tenants: list[TenantReport]
     unattributed_gpu_hours: Hours
+    slurm_billing: list[BillingReport] = Field(default_factory=list)
     findings: list[FindingReport]
     outlook: Outlook | None = Field(None, description="of a local month in the ledger that is open, else null")
 
     def of(self, tenant: str) -> Report:
         """Return the report with one tenant's rows alone."""
-        update: dict[str, Any] = {"tenants": [t for t in self.tenants if t.tenant == tenant]}
+        update: dict[str, Any] = {
+            "tenants": [t for t in self.tenants if t.tenant == tenant],
+            "slurm_billing": [row for row in self.slurm_billing if row.tenant == tenant],
+        }
         if self.outlook is not None:
             update["outlook"] = self.outlook.of(tenant)
         return self.model_copy(update=update)

@@ -8,14 +8,45 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Final, Literal
+
+from pipelines.selectors import glob_matches
 
 Mode = Literal["sum", "max_tres", "max_tres_gres"]
 
 _NUMBER: Final = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)[nc]?", re.ASCII | re.IGNORECASE)
 _STEPS: Final = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 _OF_THE_NODE: Final = ("cpu", "mem", "node")
+_RECORDED: Final = re.compile(r"(?:^|,)\s*billing=(\d+)(?:,|$)", re.ASCII)
+_UNWEIGHTED: Final = {"cpu": Decimal(1)}
+
+
+@dataclass(frozen=True)
+class BillingRule:
+    """Where the billing of a job is from.
+
+    Args:
+        weights: TRESBillingWeights by glob of partition, the first that matches; None: as Slurm recorded it.
+        mode: which rule PriorityFlags choose.
+    """
+
+    weights: tuple[tuple[str, Mapping[str, Decimal]], ...] | None = None
+    mode: Mode = "sum"
+
+    def of(self, tres: str, partition: str | None) -> int | None:
+        """What a job with this AllocTRES bills per second, a whole number as Slurm stores it; None: not told.
+
+        Raises:
+            ValueError: a count is no number.
+        """
+        if self.weights is None:
+            told = _RECORDED.search(tres)
+            return int(told[1]) if told else None
+        found = (weights for glob, weights in self.weights if glob_matches(glob, partition or ""))
+        # A partition without weights bills its cores: slurm.conf(5).
+        return int(billing(tres, next(found, _UNWEIGHTED), self.mode))
 
 
 def weights_of(text: str) -> dict[str, Decimal]:

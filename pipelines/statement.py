@@ -17,6 +17,7 @@ from pipelines.periods import Period
 from pipelines.rated import quotient
 from pipelines.rating import Held, Rated, TenantUse, kwh
 from pipelines.report import (
+    BillingReport,
     Charges,
     FindingReport,
     FleetReport,
@@ -61,6 +62,7 @@ def make_report(
             booked.get(tenant, Decimal(0)),
             names,
             config,
+            None if rated.billed is None else sum((h for (t, *_), h in rated.billed.items() if t == tenant), ZERO),
         )
         for tenant in sorted({*listed, *booked})
     ]
@@ -90,8 +92,17 @@ def make_report(
         ),
         tenants=tenants,
         unattributed_gpu_hours=_number(unattributed.held.allocated / HOUR_MS),
+        slurm_billing=_billing(rated),
         findings=[FindingReport(code=f.code, count=f.count, detail=f.detail) for f in found],
     )
+
+
+def _billing(rated: Rated) -> list[BillingReport]:
+    rows = [
+        BillingReport(cluster=cluster, account=account, tenant=tenant, billing_hours=_number(hours))
+        for (tenant, cluster, account), hours in (rated.billed or {}).items()
+    ]
+    return sorted(rows, key=lambda row: (row.cluster, row.account or "", row.tenant or ""))
 
 
 def _energy_price(joules: float | None, config: Config) -> Fraction:
@@ -110,6 +121,7 @@ def _tenant(
     adjustment: Decimal,
     names: Mapping[tuple[str, str], str],
     config: Config,
+    billing_hours: Fraction | None,
 ) -> TenantReport:
     currency = config.currency
     lines = {
@@ -138,6 +150,7 @@ def _tenant(
         utilization=_maybe(held.utilization),
         coverage=_maybe(held.coverage),
         availability=_maybe(use.availability),
+        billing_hours=_maybe(billing_hours),
         energy_kwh=_maybe(energy),
         co2e_kg=_maybe(co2e),
         charges=Charges(**{name: plain(amount) for name, amount in lines.items()}),

@@ -342,6 +342,11 @@ def _notes(row: TenantReport, report: Report) -> list[str]:
         notes.append("Nothing of what was held was observed: utilisation and waste are unknown, not zero.")
     if any(f.code == "unknown_price" for f in report.findings):
         notes.append("Some hours have no price and are left out; such a period can't be closed.")
+    if row.billing_hours is not None:
+        notes.append(
+            f"Slurm billed {row.billing_hours:,.2f} billing-hours (TRESBillingWeights) for this tenant's jobs, those "
+            "without GPUs included; amounts go by GPU-hours."
+        )
     return notes
 
 

@@ -11,6 +11,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from pipelines.config.scalars import Instant, Names, PositiveCount, Text, Zone, fault
 from pipelines.config.section import Section
+from pipelines.slurm_billing import BillingRule, mode_of, weights_of
 
 Kind = Literal[
     "prometheus",
@@ -34,14 +35,17 @@ _SIGN_IN: Final = frozenset(
         *("ca_file", "cert_file", "key_file"),
     }
 )
+_BILLING: Final = frozenset({"billing", "billing_weights", "priority_flags"})
 _KEYS_OF: Final[Mapping[Kind, frozenset[str]]] = {
     "prometheus": _SIGN_IN,
     "metrics": frozenset({"at"}),
     "samples": frozenset(),
-    "sacct": frozenset({"fields", "timezone", "shards_per_gpu"}),
-    "slurm_json": frozenset({"shards_per_gpu"}),
+    "sacct": frozenset({"fields", "timezone", "shards_per_gpu"}) | _BILLING,
+    "slurm_json": frozenset({"shards_per_gpu"}) | _BILLING,
     "slurm_state": frozenset({"at", "devices", "fields", "timezone", "shards_per_gpu"}),
-    "slurmrestd": frozenset({"devices", "shards_per_gpu", "since"}) | _SIGN_IN - {"password_env", "password_file"},
+    "slurmrestd": frozenset({"devices", "shards_per_gpu", "since"})
+    | _BILLING
+    | _SIGN_IN - {"password_env", "password_file"},
     "kube_state": frozenset({"at"}) | _SIGN_IN,
     "allocations": frozenset({"timezone"}),
     "inventory": frozenset({"timezone"}),
@@ -87,6 +91,12 @@ class Source(Section):
     """slurm_state, slurmrestd: which card a minor number is: text of `gpuledger exporter`, or CSV node,minor,device."""
     shards_per_gpu: PositiveCount | None = None
     """sacct, slurm_json, slurm_state, slurmrestd: how many shards (gres/shard) a GPU has."""
+    billing: Literal["recorded", "weights"] | None = None
+    """sacct, slurm_json, slurmrestd: report billing-hours as Slurm recorded them, or by `billing_weights`."""
+    billing_weights: Mapping[str, Text] | None = None
+    """With `billing: weights`: partition (a glob) → its TRESBillingWeights; one that none matches bills its cores."""
+    priority_flags: Text | None = None
+    """With `billing: weights`: PriorityFlags of slurm.conf, of which MAX_TRES and MAX_TRES_GRES count."""
     since: Instant | None = None
     """slurmrestd: from when on the first pass asks for accounting; 90 days back where left out."""
     node: Text | None = None
@@ -135,6 +145,7 @@ class Source(Section):
         stray = sorted(self.model_fields_set - _KEYS_OF[kinds[0]] - _SHARED_KEYS - {kinds[0]})
         if stray:
             raise fault(f"means nothing for a {kinds[0]} source", "take it out", key=stray[0])
+        self._check_billing()
         if self.live:
             self._check_address(self.written)
             self._check_sign_in()
@@ -168,6 +179,29 @@ class Source(Section):
     def resolve(self, name: str) -> Path:
         """A path of this source, relative to the configuration's folder."""
         return self._folder.joinpath(name).absolute()
+
+    @property
+    def billing_rule(self) -> BillingRule | None:
+        """How the billing of a job is told; None: nobody asked for it."""
+        if self.billing is None:
+            return None
+        if self.billing_weights is None:
+            return BillingRule()
+        weights = tuple((glob, weights_of(text)) for glob, text in self.billing_weights.items())
+        return BillingRule(weights, mode_of(self.priority_flags or ""))
+
+    def _check_billing(self) -> None:
+        for key in ("billing_weights", "priority_flags"):
+            if getattr(self, key) is not None and self.billing != "weights":
+                raise fault("means nothing without `billing: weights`", "add that, or take it out", key=key)
+        if self.billing == "weights" and self.billing_weights is None:
+            raise fault("needs `billing_weights`", 'add them: {"*": "CPU=1.0,GRES/gpu=12"}', key="billing")
+        for glob, text in (self.billing_weights or {}).items():
+            try:
+                weights_of(text)
+            except ValueError as error:
+                mend = "write it as in slurm.conf: CPU=1.0,Mem=0.25G,GRES/gpu=12"
+                raise fault(f"{glob}: {text!r} has {error}", mend, key="billing_weights") from None
 
     def _check_address(self, url: str) -> None:
         try:

@@ -56,11 +56,16 @@ def read(  # noqa: C901, PLR0911, PLR0912 - one return for each kind
                 zone=zone,
                 fields=source.fields,
                 shards_per_gpu=source.shards_per_gpu,
+                billing=source.billing_rule,
                 name=source.written,
             )
         case "slurm_json":
             return read_slurm_json(
-                source.path, cluster=cluster, shards_per_gpu=source.shards_per_gpu, name=source.written
+                source.path,
+                cluster=cluster,
+                shards_per_gpu=source.shards_per_gpu,
+                billing=source.billing_rule,
+                name=source.written,
             )
         case "slurm_state":
             return read_slurm_state(

@@ -12,6 +12,8 @@ import polars as pl
 from exporter import hostlist
 from exporter.errors import SourceError
 from pipelines.facts import joined, rows_of
+from pipelines.slurm_billing import BillingRule
+from pipelines.sources.billed_runs import billed_runs
 from pipelines.sources.bounds import EARLIEST, LATEST
 from pipelines.sources.jobstats import summaries
 from pipelines.sources.local_times import resolve_spans, utc_candidates
@@ -32,6 +34,7 @@ def read_sacct(
     zone: ZoneInfo,
     fields: Sequence[str] | None = None,
     shards_per_gpu: int | None = None,
+    billing: BillingRule | None = None,
     name: str | None = None,
 ) -> Batch:
     """Runs of jobs as records, one row per run and GPU type, and where the accounting speaks for a node.
@@ -44,6 +47,7 @@ def read_sacct(
         zone: of the file's local times.
         fields: the columns of a file without a header line.
         shards_per_gpu: how many shards a GPU has; without it jobs that hold shards alone hold nothing, and it is said.
+        billing: how the billing of a job is told; None: it isn't kept.
         name: what findings call the file.
 
     Raises:
@@ -52,11 +56,17 @@ def read_sacct(
     tally = Tally(name or path.name)
     rows = read_rows(path, tally, fields)
     _check_columns(path, rows)
-    return batch_of(rows, cluster=cluster, zone=zone, shards_per_gpu=shards_per_gpu, tally=tally)
+    return batch_of(rows, cluster=cluster, zone=zone, shards_per_gpu=shards_per_gpu, billing=billing, tally=tally)
 
 
 def batch_of(
-    rows: pl.DataFrame, *, cluster: str, zone: ZoneInfo, tally: Tally, shards_per_gpu: int | None = None
+    rows: pl.DataFrame,
+    *,
+    cluster: str,
+    zone: ZoneInfo,
+    tally: Tally,
+    shards_per_gpu: int | None = None,
+    billing: BillingRule | None = None,
 ) -> Batch:
     """What rows of accounting say, however they were written: ``line`` and ``sacct_text.COLUMNS``, all text.
 
@@ -67,10 +77,17 @@ def batch_of(
     jobs = _runs(_job_rows(rows, tally), zone, tally)
     jobs = _one_row_per_run(jobs)
     _check_tracking(jobs, tally)
+    billed = {} if billing is None else {"slurm_billing": billed_runs(jobs, cluster, billing, tally)}
     return Batch(
         records=_records(jobs, cluster, shards_per_gpu, tally),
         accounting=_accounting(jobs, cluster),
-        facts=joined([rows_of("summary", summaries(jobs, cluster, tally)), rows_of("run_name", _names(jobs, cluster))]),
+        facts=joined(
+            [
+                rows_of("summary", summaries(jobs, cluster, tally)),
+                rows_of("run_name", _names(jobs, cluster)),
+                billed,
+            ]
+        ),
         findings=tally.findings(),
     )
 

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 
 from exporter.errors import SourceError
+from pipelines.slurm_billing import BillingRule
 from pipelines.sources.files import open_source
 from pipelines.sources.json_members import BrokenJson, Member, read_members
 from pipelines.sources.sacct import batch_of
@@ -24,7 +25,14 @@ _ROWS_AT_ONCE: Final = 50_000  # that stand as Python objects before they become
 _MEND: Final = "write it with `sacct --json`, or save slurmrestd's answer to /slurmdb/VERSION/jobs"
 
 
-def read_slurm_json(path: Path, *, cluster: str, shards_per_gpu: int | None = None, name: str | None = None) -> Batch:
+def read_slurm_json(
+    path: Path,
+    *,
+    cluster: str,
+    shards_per_gpu: int | None = None,
+    billing: BillingRule | None = None,
+    name: str | None = None,
+) -> Batch:
     """Runs of jobs as records, by the same steps as `sacct -P`, of which each job is read as the row.
 
     Of a job that the controller shows running, the end is when the answer says that jobs last changed
@@ -34,6 +42,7 @@ def read_slurm_json(path: Path, *, cluster: str, shards_per_gpu: int | None = No
     Args:
         cluster: name of the cluster.
         shards_per_gpu: how many shards a GPU has.
+        billing: how the billing of a job is told; None: it isn't kept.
         name: what findings call the file.
 
     Raises:
@@ -50,7 +59,14 @@ def read_slurm_json(path: Path, *, cluster: str, shards_per_gpu: int | None = No
             tally.add(error.what, error.line)
     if not answers.about_jobs:
         raise SourceError(str(path), "has no `jobs`", _MEND)
-    return batch_of(answers.rows(), cluster=cluster, zone=ZoneInfo("UTC"), shards_per_gpu=shards_per_gpu, tally=tally)
+    return batch_of(
+        answers.rows(),
+        cluster=cluster,
+        zone=ZoneInfo("UTC"),
+        shards_per_gpu=shards_per_gpu,
+        billing=billing,
+        tally=tally,
+    )
 
 
 class _Answers:

@@ -72,6 +72,7 @@ def read_slurm_rest(
                 slurm.jobs(first, last, Path(folder) / "jobs.json"),
                 cluster=source.cluster or "default",
                 shards_per_gpu=source.shards_per_gpu,
+                billing=source.billing_rule,
                 name=source.written,
             )
             for first, last in _slices(start, end)

@@ -21,6 +21,7 @@ import pytest
 from pipelines.config import Source
 from pipelines.facts import Facts
 from pipelines.operations import replay
+from pipelines.report import Report
 from pipelines.slurm_billing import billing, weights_of
 from pipelines.sources.sacct import read_sacct
 from pipelines.sources.slurm_json import read_slurm_json
@@ -41,7 +42,7 @@ FIELDS: Final = "JobID,JobIDRaw,Account,User,Partition,QOS,State,Start,End,Elaps
 CONFIG: Final = """\
 currency: USD
 sources:
-  - {sacct: jobs.txt, cluster: loopback, shards_per_gpu: 4}
+  - {sacct: jobs.txt, cluster: loopback, shards_per_gpu: 4, billing: recorded}
   - {slurm_state: state.txt, cluster: loopback, devices: cards.csv, shards_per_gpu: 4}
 tenants:
   - {id: vision, match: [{slurm_account: vision}]}
@@ -234,21 +235,33 @@ def test_billing_weights_are_reproduced(worked: SimpleNamespace) -> None:
 
 
 def test_sreports_hours_are_the_ledgers_once_they_are_rolled_up(worked: SimpleNamespace) -> None:
-    seconds = counted_of_gpus(worked.folder)
+    folder = worked.folder
+    gpus, billed = counted_of_gpus(folder), billed_seconds(replay(folder))
+    (folder / "gpuledger.yaml").write_text(
+        CONFIG.replace("billing: recorded", f'billing: weights, billing_weights: {{"*": "{WEIGHTS}"}}')
+    )
+    assert billed_seconds(replay(folder)) == billed
     worked.slurm.roll_up(hours=4)
     bounds = [f"{datetime.now(UTC) + timedelta(hours=h):%Y-%m-%dT%H:00:00}" for h in (-6, -1)]
-    told: dict[str, str] = {}
+    told: dict[str, dict[str, int]] = {}
 
     def summed() -> bool:
         text = worked.slurm.run(
-            "sreport", "-n", "-P", "-t", "Seconds", "-T", "gres/gpu", "cluster", "AccountUtilizationByUser",
-            f"Start={bounds[0]}", f"End={bounds[1]}", "format=Account,Login,Used",
+            "sreport", "-n", "-P", "-t", "Seconds", "-T", "gres/gpu,billing", "cluster", "AccountUtilizationByUser",
+            f"Start={bounds[0]}", f"End={bounds[1]}", "format=Account,Login,TRESName,Used",
         )  # fmt: skip
-        told.update({account: used for account, login, used in (line.split("|") for line in text.split()) if login})
+        for account, login, tres, used in (line.split("|") for line in text.split()):
+            if login:
+                told.setdefault(tres, {})[account] = int(used)
         return bool(told)
 
     worked.slurm.wait("sreport", summed)
-    assert {account: int(used) for account, used in told.items()} == seconds
+    assert told == {"gres/gpu": gpus, "billing": billed}
+
+
+def billed_seconds(report: Report) -> dict[str, int]:
+    """Units × seconds by account."""
+    return {row.account or "": round(row.billing_hours * 3600) for row in report.slurm_billing}
 
 
 def counted_of_gpus(folder: Path) -> dict[str, int]:
