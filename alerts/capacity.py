@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from alerts.rule import Alert
+from pipelines.promql.expressions import lasting
 from pipelines.promql.recorded import MODEL_FREE, MODEL_HELD
 
 HORIZON_SECONDS: Final = 86_400
+_FREE: Final = lasting(MODEL_FREE.name)
 
 
 def capacity() -> Iterator[Alert]:
@@ -17,7 +19,7 @@ def capacity() -> Iterator[Alert]:
     yield Alert(
         name="GpusExhausted",
         # Of a card that a MIG layout cuts less than one is free even while nobody holds any of it.
-        expr=f"{MODEL_FREE} < 1 and {MODEL_HELD} > 0",
+        expr=f"{_FREE} < 1 and {lasting(MODEL_HELD.name)} > 0",
         for_="1h",
         severity="warning",
         audience="platform",
@@ -28,7 +30,7 @@ def capacity() -> Iterator[Alert]:
     )
     yield Alert(
         name="GpusRunningOut",
-        expr=f"predict_linear({MODEL_FREE}[6h], {HORIZON_SECONDS}) < 1 and {MODEL_FREE} >= 1",
+        expr=f"predict_linear({MODEL_FREE}[6h], {HORIZON_SECONDS}) < 1 and {_FREE} >= 1",
         for_="1h",
         severity="info",
         audience="platform",

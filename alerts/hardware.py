@@ -202,7 +202,7 @@ def _conditions() -> Iterator[Alert]:
          "Look at inlet temperature, fans and neighbours; jobs on it run slower than they are billed for."),
         ("GpuHardwareSlowdown", "hardware_slowdown", 5, "15m", "warning", "was slowed down by hardware",
          "External power brake or a hardware limit: look at power supplies and cabling."),
-        ("GpuPowerCapped", "power_cap", 55, "1h", "info", "ran at its power cap",
+        ("GpuPowerCapped", "power_cap", 45, "1h", "info", "ran at its power cap",
          "Normal under full load; if its clocks fall behind its peers', look at the limit that is set."),
         ("GpuMemoryHot", "hot_memory", 10, "15m", "warning", "had its memory above its limit",
          "Memory ages and errs when hot: look at airflow and pads, move the job, plan a service."),

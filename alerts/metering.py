@@ -11,7 +11,7 @@ from typing import Final
 from alerts.recording.holders import UNATTRIBUTED
 from alerts.rule import Alert
 from exporter.catalog import PREFIX
-from pipelines.promql.expressions import by
+from pipelines.promql.expressions import by, lasting
 from pipelines.promql.recorded import COVERAGE, HELD, UNIT_CHECK
 
 EXPORTER_JOBS: Final = "(?i).*(gpuledger|dcgm|gpu.?exporter).*"
@@ -77,7 +77,7 @@ def _exporter() -> Iterator[Alert]:
     )
     yield Alert(
         name="MeteringCoverageLow",
-        expr=f"{COVERAGE} < {COVERAGE_LEAST}",
+        expr=f"{lasting(COVERAGE.name)} < {COVERAGE_LEAST}",
         for_="30m",
         severity="warning",
         audience="platform",
@@ -180,7 +180,7 @@ def _units() -> Alert:
     """Signs that a unit changed under an unchanged name, as happens with driver and exporter updates."""
     return Alert(
         name="MetricUnitDrift",
-        expr=f"{UNIT_CHECK} > {DRIFT_MOST} or {UNIT_CHECK} < {DRIFT_LEAST}",
+        expr=f"{lasting(UNIT_CHECK.name)} > {DRIFT_MOST} or {lasting(UNIT_CHECK.name)} < {DRIFT_LEAST}",
         for_="30m",
         severity="warning",
         audience="platform",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from alerts.rule import Alert
+from pipelines.promql.expressions import lasting
 from pipelines.promql.recorded import BUDGET_PACE, BUDGET_USED, BY_CLASS, QUOTA, RESERVATION_END, TENANT_HELD
 
 FAST_PACE: Final = 6
@@ -30,9 +31,10 @@ def tenancy() -> Iterator[Alert]:
         dashboard="gpuledger-cost",
         labels=("tenant",),
     )
+    overflow = lasting(f'{BY_CLASS}{{class="overflow"}}')
     yield Alert(
         name="TenantOverflow",
-        expr=f'sum by (tenant, model) ({BY_CLASS}{{class="overflow"}}) > 0',
+        expr=f"sum by (tenant, model) ({overflow}) > 0",
         for_="15m",
         severity="info",
         audience="tenant",
@@ -41,7 +43,7 @@ def tenancy() -> Iterator[Alert]:
         dashboard="gpuledger-tenant",
         labels=("tenant", "model"),
     )
-    held = f"sum by (tenant) ({TENANT_HELD})"
+    held = f"sum by (tenant) ({lasting(TENANT_HELD.name)})"
     yield Alert(
         name="TenantQuotaNearlyFull",
         expr=f"{held} / on (tenant) {QUOTA} >= {QUOTA_PART}",

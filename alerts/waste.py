@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from alerts.rule import Alert
 from pipelines.config import Config
-from pipelines.promql.expressions import number
+from pipelines.promql.expressions import lasting, number
 from pipelines.promql.recorded import FREE_COST, IDLE_COST, RESERVATION_USED, RESERVED
 
 
@@ -26,7 +26,7 @@ def waste(config: Config) -> Iterator[Alert]:
     )
     yield Alert(
         name="FleetGpusFree",
-        expr=f"{FREE_COST} > {number(limits.free_per_hour)}",
+        expr=f"{lasting(FREE_COST.name)} > {number(limits.free_per_hour)}",
         for_="6h",
         severity="info",
         audience="platform",

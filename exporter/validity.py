@@ -23,8 +23,13 @@ def is_blank(value: float) -> bool:
     )
 
 
-def fault(key: str, value: float) -> str | None:
-    """Why a value can't have been measured: "not_finite", "below_range", "above_range"; None if it can."""
+def fault(key: str, value: float | None) -> str | None:
+    """Why a value can't have been measured; None if it can.
+
+    "no_number" (a backend's own blank), "not_finite", "below_range", "above_range".
+    """
+    if not isinstance(value, int | float):  # whatever else a library calls "unknown"
+        return "no_number"
     if isnan(value) or isinf(value):
         return "not_finite"
     metric = BY_KEY[key]
@@ -41,7 +46,8 @@ class Rejections:
 
     def clean(self, reading: Reading) -> None:
         """Drop in place every value that can't have been measured; ratios up to 1.02 count as 1."""
-        powered = reading.values.get("power_watts", 0.0) > 0
+        power = reading.values.get("power_watts")
+        powered = isinstance(power, int | float) and power > 0
         for values in (reading.values, *reading.instance_values.values()):
             for key in [key for key, value in values.items() if self._rejects(key, value, powered=powered)]:
                 del values[key]
@@ -49,7 +55,7 @@ class Rejections:
                 if value > 1 and BY_KEY[key].unit == "ratio":
                     values[key] = 1.0
 
-    def _rejects(self, key: str, value: float, *, powered: bool) -> bool:
+    def _rejects(self, key: str, value: float | None, *, powered: bool) -> bool:
         reason = fault(key, value)
         if reason is None and powered and value == 0 and key in _TEMPERATURES:
             reason = "zero_celsius"

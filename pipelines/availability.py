@@ -23,6 +23,7 @@ from pipelines.fleet_state import CARD
 from pipelines.health import DEVICE_STATE, OUT
 from pipelines.instants import from_ms, to_ms
 from pipelines.metering import Metered
+from pipelines.publish import current, published_fleet
 from pipelines.selectors import first_tenant
 
 AHEAD: Final = timedelta(days=14)
@@ -169,6 +170,14 @@ def availability(metered: Metered, config: Config, as_of: datetime, *, ahead: ti
             LimitNow(**row) for row in _table(metered, "quota_limit", LIMIT).drop("observed").iter_rows(named=True)
         ],
     )
+
+
+def published_availability(config: Config) -> Availability | None:
+    """Return the answer of what is published; None: that is nothing yet."""
+    if current(config.ledger) is None:
+        return None
+    metered, as_of = published_fleet(config.ledger)
+    return None if metered.span is None else availability(metered, config, as_of)
 
 
 def refuse_unless_fits(metered: Metered, config: Config, wanted: Booking) -> None:

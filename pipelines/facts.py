@@ -184,7 +184,7 @@ FACTS: Final[Mapping[str, dict[str, pl.DataType]]] = {
 }
 """Tables by their name in the ledger."""
 
-_STANDING: Final = ("booking", "quota_limit", "slurm_account", "namespace_label", "slurm_partition")
+STANDING: Final = ("booking", "quota_limit", "slurm_account", "namespace_label", "slurm_partition")
 """Tables that say how things are: the newest answer replaces the one before."""
 
 
@@ -220,13 +220,13 @@ def joined(several: Iterable[Mapping[str, pl.DataFrame]]) -> dict[str, pl.DataFr
 def standing(tables: Mapping[str, pl.DataFrame]) -> Facts:
     """Return what counts of all that was ever said: how things are now, and what happened.
 
-    Of `_STANDING` tables the rows of a cluster's newest answer count: what it no longer names is no more. Equal
+    Of `STANDING` tables the rows of a cluster's newest answer count: what it no longer names is no more. Equal
     rows are one.
     """
     counted = {}
     for name, table in tables.items():
         rows = table.unique(maintain_order=True)
-        if name in _STANDING:
+        if name in STANDING:
             part = ["cluster", "kind"] if "kind" in rows.columns else ["cluster"]
             newest = pl.col("observed").max().over(part)
             rows = rows.filter(pl.col("observed").is_null() & newest.is_null() | (pl.col("observed") == newest))

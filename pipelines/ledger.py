@@ -16,7 +16,7 @@ import duckdb
 import polars as pl
 
 from exporter.errors import LedgerError
-from pipelines import fact_store, fleet_state, import_log, lake, memory, store
+from pipelines import fact_pruning, fact_store, fleet_state, import_log, lake, memory, store
 from pipelines.analysis.measured import overruled
 from pipelines.analysis.stage import read_analysis, refresh
 from pipelines.findings import FINDING, dated, finding_table, findings_of
@@ -146,6 +146,8 @@ class Ledger:
         with store.transaction(self._connection):
             samples = 0 if window.entry is None else self._add(window.entry, at)
             con = self._connection
+            if window.entry is not None and window.entry.batch.facts:
+                fact_pruning.prune(con, window.source)
             con.execute("DELETE FROM watermark WHERE source = ?", [window.source])
             con.execute("INSERT INTO watermark VALUES (?, ?)", [window.source, window.until])
             con.execute("DELETE FROM hole WHERE source = ?", [window.source])

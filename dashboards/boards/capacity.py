@@ -41,6 +41,44 @@ def capacity(_context: Context) -> Board:
             Column("Value #C", "Ends", look.TIME),
         ],
     )  # fmt: skip
+    known = table(
+        "Models in the ledger", "As of the ledger's last pass: what schedulers and calendars took out counts as down.",
+        [Query(q.ledger_cards(state)) for state in ("held", "free", "down", "stranded", "unknown")]
+        + [Query(q.WHOLE_FREE), Query(q.LARGEST_BLOCK)],
+        [
+            Column("model", "Model"),
+            Column("Value #A", "Held", look.COUNT),
+            Column("Value #B", "Free", look.COUNT, ((look.RED, None), (look.GREEN, 1))),
+            Column("Value #C", "Down", look.COUNT, look.ANY_IS_BAD),
+            Column("Value #D", "Stranded", look.COUNT),
+            Column("Value #E", "Unknown", look.COUNT, look.ANY_IS_ODD),
+            Column("Value #F", "Free as a whole", look.COUNT),
+            Column("Value #G", "Most on one node", look.COUNT),
+        ],
+    )  # fmt: skip
+    out = table(
+        "Nodes in trouble", "Cards that are down, in repair (drained, under maintenance) or degraded; none is good.",
+        [Query(q.OUT_BY_NODE)],
+        [
+            Column("node", "Node", link=link_to("gpuledger-node", node=clicked("Node"))),
+            Column("state", "State"),
+            Column("Value", "Cards", look.COUNT),
+        ],
+    )  # fmt: skip
+    promises = table(
+        "Reservations, two weeks ahead", "Of the configuration and of schedulers; what can't be kept is red.",
+        [Query(q.PROMISED_GPUS), Query(q.PROMISED_FROM), Query(q.PROMISED_TO), Query(q.PROMISED_FITS)],
+        [
+            Column("tenant", "Tenant", link=link_to("gpuledger-tenant", tenant=clicked("Tenant"))),
+            Column("reservation", "Reservation"),
+            Column("source", "From"),
+            Column("model", "Model"),
+            Column("Value #A", "GPUs", look.COUNT),
+            Column("Value #B", "Starts", look.TIME),
+            Column("Value #C", "Ends", look.TIME),
+            Column("Value #D", "Fits", look.COUNT, ((look.RED, None), (look.GREEN, 1))),
+        ],
+    )  # fmt: skip
     return Board(
         uid="gpuledger-capacity",
         title="Capacity",
@@ -59,5 +97,6 @@ def capacity(_context: Context) -> Board:
                      Query(q.FREE_BY_NODE, "{{node}} {{model}}"), look.COUNT),
             ]),
             Row("Models and reservations", [models, reservations], height=10),
+            Row("What the ledger knows", [known, out, promises], height=10, widths=(9, 5, 10)),
         ],
     )  # fmt: skip

@@ -38,8 +38,10 @@ def run(arguments: argparse.Namespace) -> int:
     from prometheus_client import REGISTRY
 
     from exporter.json_lines import log_as_json
+    from gpuledger.capacity_metrics import CapacityMetrics
     from gpuledger.daemon import Daemon, as_json, serve_metrics
-    from pipelines.operations import run_pass
+    from pipelines.availability import published_availability
+    from pipelines.operations import RunResult, run_pass
     from pipelines.periods import parse_duration
 
     every = parse_duration(arguments.every)
@@ -56,8 +58,16 @@ def run(arguments: argparse.Namespace) -> int:
     def say(text: str, fields: Mapping[str, object]) -> None:
         options.note(as_json(text, fields) if arguments.log_format == "json" else text)
 
+    capacity = CapacityMetrics(REGISTRY)
+
+    def one_pass() -> RunResult:
+        result = run_pass(config, progress=progress, stopped=daemon.stopping)
+        if result.rebuilt or capacity.known is None:
+            capacity.known = published_availability(config)
+        return result
+
     daemon = Daemon(
-        lambda: run_pass(config, progress=progress, stopped=daemon.stopping),
+        one_pass,
         every_seconds=every.total_seconds(),
         say=say,
         registry=REGISTRY,

@@ -76,6 +76,11 @@ def model_is(glob: str) -> str:
     return "" if glob == "*" else f"model=~{quote(anchored(glob))}"
 
 
+def lasting(series: str) -> str:
+    """What a series was last, for up to five minutes: one scrape that failed mustn't start an alert's `for` anew."""
+    return f"last_over_time({series}[5m])"
+
+
 def during(expression: str, start: datetime | None, end: datetime | None) -> str:
     """The expression while the evaluation time is in [start, end); None is open."""
     if start is None and end is None:

@@ -34,6 +34,7 @@ _DCGM: Final = frozenset(
     {"gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname", "hostname", "GPU_I_ID", "GPU_I_PROFILE"}
     | {"DCGM_FI_DRIVER_VERSION", "DCGM_FI_DEV_SERIAL", "DCGM_FI_DEV_MINOR_NUMBER", "err_code", "err_msg"}
 )
+_PROMISE: Final = {"reservation", "source", "tenant", "model"}
 _PIPELINE: Final = {
     "pipeline_passes_total": {"result"},
     "pipeline_last_success_timestamp_seconds": set[str](),
@@ -41,6 +42,15 @@ _PIPELINE: Final = {
     "pipeline_rows_total": {"kind"},
     "pipeline_findings_total": {"code"},
     "pipeline_watermark_lag_seconds": {"source"},
+    "capacity_at_timestamp_seconds": set[str](),
+    "capacity_cards": {"model", "state"},
+    "capacity_whole_free_cards": {"model"},
+    "capacity_largest_block_cards": {"model"},
+    "capacity_troubled_cards": {"cluster", "node", "state"},
+    "capacity_reservation_gpus": _PROMISE,
+    "capacity_reservation_start_timestamp_seconds": _PROMISE,
+    "capacity_reservation_end_timestamp_seconds": _PROMISE,
+    "capacity_reservation_fits": _PROMISE,
 }
 _ALERT: Final = frozenset({"alertname", "alertstate", "severity", "audience", "tenant"}) | _DEVICE | {"cluster"}
 # Prometheus's own, as far as the boards read them.

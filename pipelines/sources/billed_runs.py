@@ -27,7 +27,9 @@ def billed_runs(jobs: pl.DataFrame, cluster: str, rule: BillingRule, tally: Tall
     untold = told.filter(pl.col("billing").is_null())
     if untold.height:
         first = untold["line"].min()
-        tally.add("job whose AllocTRES tells no billing", first if isinstance(first, int) else None, count=untold.height)
+        tally.add(
+            "job whose AllocTRES tells no billing", first if isinstance(first, int) else None, count=untold.height
+        )
     lasted = (pl.col("end") - pl.col("start")).dt.total_seconds()
     return told.filter(pl.col("billing").is_not_null()).select(
         cluster=pl.lit(cluster),

@@ -160,7 +160,8 @@ def _states(file: IO[str], samples: pl.DataFrame) -> int:
     count += _lines(file, "gpuledger_owner_adapter_up", labels)
     count += _lines(file, "up", _up(samples, "gpuledger-exporter"))
     times = samples.select("seconds").unique()
-    return count + sum(_lines(file, name, rows) for name, rows in _pipeline(times))
+    told = [*_pipeline(times), *_capacity(samples)]
+    return count + sum(_lines(file, name, rows) for name, rows in told)
 
 
 def _pipeline(times: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
@@ -176,6 +177,24 @@ def _pipeline(times: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
     for result in ("done", "failed"):
         value = pl.col("seconds") // 300 if result == "done" else pl.lit(0.0)
         yield "gpuledger_pipeline_passes_total", every.with_columns(value=value, l_result=pl.lit(result))
+
+
+def _capacity(samples: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
+    """What the pipeline knows of capacity: a card of each model in each state, a node in repair, a reservation."""
+    labels = {"l_job": pl.lit("gpuledger-pipeline"), "l_instance": pl.lit("ledger:9837"), "value": pl.lit(1.0)}
+    every = samples.select("seconds").unique().with_columns(**labels)
+    models = every.join(samples.select(l_model=pl.col("model")).unique(), how="cross")
+    for state in ("held", "free", "down", "stranded", "unknown"):
+        yield "gpuledger_capacity_cards", models.with_columns(l_state=pl.lit(state))
+    yield "gpuledger_capacity_whole_free_cards", models
+    yield "gpuledger_capacity_largest_block_cards", models
+    places = samples.select(l_cluster=pl.col("cluster"), l_node=pl.col("node")).unique().sort("l_cluster", "l_node")
+    worst = places.unique("l_cluster", keep="first", maintain_order=True)
+    yield "gpuledger_capacity_troubled_cards", every.join(worst, how="cross").with_columns(l_state=pl.lit("repair"))
+    named = {"reservation": "r1", "source": "slurm", "tenant": "vision", "model": "H100"}
+    promised = every.with_columns(**{f"l_{name}": pl.lit(text) for name, text in named.items()})
+    for key in ("gpus", "start_timestamp_seconds", "end_timestamp_seconds", "fits"):
+        yield f"gpuledger_capacity_reservation_{key}", promised
 
 
 def _up(samples: pl.DataFrame, job: str) -> pl.DataFrame:

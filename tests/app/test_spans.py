@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
 from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -61,6 +62,21 @@ def test_there_is_one_before_and_one_a_year_before(text: str, before: str, year_
     days = parse(text)
     assert days is not None
     assert (days.before().key, days.year_before().key) == (before, year_before)
+
+
+@pytest.mark.parametrize(
+    ("zone", "start", "end"),
+    [
+        ("UTC", "2026-04-01T00:00Z", "2026-04-30T00:00Z"),
+        ("Europe/Berlin", "2026-03-31T22:00Z", "2026-04-29T22:00Z"),
+        ("America/New_York", "2026-04-01T04:00Z", "2026-04-30T04:00Z"),
+    ],
+)
+def test_the_last_day_that_is_picked_is_in_it_whole(zone: str, start: str, end: str) -> None:
+    days = parse("2026-04-01..2026-04-29")
+    assert days is not None
+    assert (days.count, days.last) == (29, date(2026, 4, 29))
+    assert days.bounds(ZoneInfo(zone)) == (datetime.fromisoformat(start), datetime.fromisoformat(end))
 
 
 @given(DAYS, st.sampled_from(KINDS))

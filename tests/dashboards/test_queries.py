@@ -66,6 +66,9 @@ MAY_BE_EMPTY["dcgm"] = MAY_BE_EMPTY["ours"] | {
     "gpuledger-stack: Sources behind A": PIPELINE,
     "gpuledger-stack: Taken in an hour A": PIPELINE,
     "gpuledger-stack: Findings in an hour A": PIPELINE,
+    **{f"gpuledger-capacity: Models in the ledger {query}": PIPELINE for query in "ABCDEFG"},
+    "gpuledger-capacity: Nodes in trouble A": PIPELINE,
+    **{f"gpuledger-capacity: Reservations, two weeks ahead {query}": PIPELINE for query in "ABCD"},
 }
 
 

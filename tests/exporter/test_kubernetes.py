@@ -117,6 +117,26 @@ def test_containers_hold_the_devices_that_the_kubelet_gave_them(api: Any, kubele
     assert found.claims[0].owner.labels() == {"namespace": "vision", "pod": "train-0", "container": "main"}
 
 
+def test_a_mig_device_that_nobody_knows_is_not_its_neighbours(api: Any, kubelet: Serve) -> None:
+    strange = "MIG-a6500000-0000-0000-0000-00000000000f"
+    socket = kubelet(api.ListPodResourcesResponse(pod_resources=[
+        pod(api, "known", MIG, resource="nvidia.com/mig-2g.20gb"),
+        pod(api, "ghost", strange, resource="nvidia.com/mig-2g.20gb"),
+        pod(api, "gone", f"MIG-{UUIDS[2]}/9/0", resource="nvidia.com/mig-2g.20gb"),
+    ]))  # fmt: skip
+    found = KubernetesAdapter(socket).find(IDENTITIES, {})
+    # The card itself and its other instances stay nobody's: what can't be joined is said, not given to the parent.
+    assert [(claim.owner.pod, claim.target) for claim in found.claims] == [("known", Target(UUIDS[2], "3"))]
+    assert set(found.unresolved) == {strange, f"MIG-{UUIDS[2]}/9/0"}
+
+
+def test_three_pods_that_share_a_card_hold_a_third_each(api: Any, kubelet: Serve) -> None:
+    pods = [pod(api, f"p{number}", f"{UUIDS[1]}::{number}") for number in range(3)]
+    socket = kubelet(api.ListPodResourcesResponse(pod_resources=pods))
+    shares, _ = settle([Source("kubernetes", KubernetesAdapter(socket).find(IDENTITIES, {}).claims)], IDENTITIES)
+    assert {share.owner.pod: share.share for share in shares} == {f"p{number}": Fraction(1, 3) for number in range(3)}
+
+
 def test_a_shared_card_is_split_by_the_slices_that_it_is_cut_into(api: Any, kubelet: Serve) -> None:
     pods = [pod(api, f"p{number}", f"{UUIDS[1]}::{number}") for number in range(3)]
     slices = [f"{UUIDS[1]}::{number}" for number in range(4)]

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import gc
 import itertools
+import math
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -214,6 +215,58 @@ def test_ready_after_the_first_good_pass_until_samples_are_old(make_sampler: Mak
         endpoints.publish(sampler.run_pass())
     assert endpoints.answer(request("/readyz")).status == 503
     assert endpoints.answer(request("/livez")).status == 200
+
+
+def test_after_a_failure_the_next_pass_has_data_again(make_sampler: MakeSampler) -> None:
+    driver = DeadDriver()
+    sampler = make_sampler(driver)
+    endpoints = Endpoints([FamilyBuilder()], interval=15)
+    pages = []
+    for dead in (True, False):
+        driver.dead = dead
+        endpoints.publish(sampler.run_pass())
+        pages.append(endpoints.answer(request("/metrics")))
+    assert [page.status for page in pages] == [200, 200]
+    assert [b'gpuledger_backend_up{node="node1"} 0\n' in page.body for page in pages] == [True, False]
+    assert [b'gpuledger_backend_up{node="node1"} 1\n' in page.body for page in pages] == [False, True]
+    assert [b"gpuledger_power_watts{" in page.body for page in pages] == [False, True]
+
+
+class OddCard(DeadDriver):
+    """Two cards, of which the second answers with what no reader expects."""
+
+    def __init__(self, odd: Callable[[Device], Reading]) -> None:
+        super().__init__()
+        self.dead, self._odd = False, odd
+
+    def discover(self) -> list[Device]:
+        return [*super().discover(), Device("GPU-2", 1, 1, "00000000:02:00.0", "Tesla P100")]
+
+    def read(self, device: Device) -> Reading:
+        return super().read(device) if device.index == 0 else self._odd(device)
+
+
+def _no_profiling(device: Device) -> Reading:
+    return Reading(device, {"power_watts": 25.0, "sm_active_ratio": None})  # type: ignore[dict-item]
+
+
+def _garbage(device: Device) -> Reading:
+    return Reading(device, {"power_watts": math.nan})
+
+
+def _raises(_device: Device) -> Reading:
+    raise TypeError("unsupported operand")
+
+
+@pytest.mark.parametrize("odd", [_no_profiling, _garbage, _raises])
+def test_one_odd_card_costs_its_own_values_alone(odd: Callable[[Device], Reading], make_sampler: MakeSampler) -> None:
+    endpoints = Endpoints([FamilyBuilder()], interval=15)
+    endpoints.publish(make_sampler(OddCard(odd)).run_pass())
+    page = endpoints.answer(request("/metrics"))
+    assert page.status == 200
+    assert b'gpuledger_device_up{node="node1",gpu="0",uuid="GPU-1",model="T4"} 1\n' in page.body
+    assert b'gpuledger_power_watts{node="node1",gpu="0",uuid="GPU-1",model="T4"} 30.0\n' in page.body
+    assert b"sm_active_ratio" not in page.body
 
 
 def test_a_card_that_stays_away_is_looked_for_less_and_less_often(

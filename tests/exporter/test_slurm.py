@@ -103,6 +103,15 @@ def test_a_job_without_processes_holds_what_its_cgroup_allows(tmp_path: Path) ->
     assert held(adapter(tmp_path).find(IDENTITIES, {})) == {"GPU-g0": ["8812"]}
 
 
+def test_a_step_neither_widens_nor_narrows_what_its_job_holds(tmp_path: Path) -> None:
+    job = tmp_path / "cgroup/devices/slurm/uid_1000/job_7"
+    write(job, **{"devices.list": "c 195:4 rw\nc 195:2 rw\n"})
+    write(job / "step_0", **{"devices.list": "c 195:4 rw\n"})
+    write(job / "step_1", **{"devices.list": "c 195:4 rw\nc 195:0 rw\n"})
+    write(job / "step_batch/task_0", **{"devices.list": "c 195:0 rw\n"})
+    assert held(adapter(tmp_path).find(IDENTITIES, {})) == {"GPU-g0": ["7"], "GPU-m": ["7"]}
+
+
 def test_squeue_alone_is_enough(tmp_path: Path) -> None:
     jobs = Jobs({"9": JobFacts()}, {"9": ("0", "2")}, known=True)
     assert held(adapter(tmp_path, jobs=lambda *_: jobs).find(IDENTITIES, {})) == {"GPU-g6": ["9"], "GPU-m": ["9"]}

@@ -76,6 +76,41 @@ def test_power_that_every_sharing_pod_repeats_is_drawn_once(told: Replay) -> Non
     assert held(report) == dict.fromkeys("abcd", 0.25)
 
 
+def owned(share: float, **owner: str) -> str:
+    """Lines of our exporter: who holds a part of the card."""
+    text = ",".join(
+        f'{name}="{label}"' for name, label in ({"uuid": "GPU-a", "gpu": "0", "node": "n1"} | owner).items()
+    )
+    times = (round((TEN + timedelta(minutes=m)).timestamp() * 1000) for m in HOUR)
+    return "".join(f"gpuledger_owner_share_ratio{{{text}}} {share} {t}\n" for t in times)
+
+
+def test_a_card_whose_series_name_one_of_three_sharing_pods_is_held_by_all(told: Replay) -> None:
+    named = scrapes(HOUR, 60, **pod("a"))
+    assert held(told({"metrics.prom": named})) == {"a": 1.0}  # without the exporter's word nothing else is known
+    report = told({"metrics.prom": named + "".join(owned(1 / 3, namespace=name, pod="p") for name in "abc")})
+    assert held(report) == pytest.approx(dict.fromkeys("abc", 1 / 3), abs=1e-6)
+    assert report.fleet.allocated_gpu_hours == 1
+
+
+def test_an_instance_whose_owner_cant_be_joined_is_not_its_neighbours(told: Replay) -> None:
+    lines = "".join(
+        scrapes(HOUR, 0.5, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", GPU_I_ID=instance, GPU_I_PROFILE="3g.40gb")
+        for instance in "12"
+    ) + owned(1, namespace="a", pod="p", gpu_instance="1", gpu_profile="3g.40gb")
+    report = told({"metrics.prom": lines})
+    # Each has 4 of 8 slices of memory: one is held, the other idle, and neither is the owner's of the other.
+    assert held(report) == {"a": 0.5}
+    assert (report.fleet.idle_gpu_hours, report.unattributed_gpu_hours) == (0.5, 0)
+
+
+def test_a_step_of_a_job_bills_nothing_of_its_own(told: Replay) -> None:
+    rows = job(7, "a", 0, 60).replace("gres/gpu=1", "gres/gpu=2")
+    steps = rows.replace("7|7|a|", "7.0|7.0||").replace("gres/gpu=2", "gres/gpu=1")
+    wider = rows.replace("7|7|a|", "7.1|7.1||").replace("gres/gpu=2", "gres/gpu=3")
+    assert held(told({"sacct.txt": SACCT + rows + steps + wider})) == {"a": 2.0}
+
+
 def test_a_label_that_outlives_its_job_holds_nothing(told: Replay) -> None:
     report = told({"sacct.txt": SACCT + job(7, "a", 0, 30), "metrics.prom": scrapes(HOUR, 50, hpc_job="7")})
     assert held(report) == {"a": 0.5}

@@ -85,6 +85,22 @@ class Slurm:
         """Wait until a job is in one of some states."""
         self.wait(f"job {job} is {self.state(job)}, not {' or '.join(states)}", lambda: self.state(job) in states)
 
+    def wait_for_accounts(self, job: str) -> None:
+        """Wait until the database knows that a job, and each one before it, is over.
+
+        The controller knows it first: for up to half a second the accounts still have a cancelled job as PENDING,
+        without its GPUs, or don't have it at all.
+        """
+
+        def over() -> bool:
+            told = self.run("sacct", "-P", "-X", "-n", "--duplicates", "-S", "now-1hour", "-o", "JobID,State").split(
+                "\n"
+            )
+            states = dict(line.split("|") for line in told if line)
+            return job in states and not {"PENDING", "RUNNING"} & set(states.values())
+
+        self.wait(f"job {job} ends in the accounts", over)
+
     def _start(self) -> None:
         self.folder.chmod(0o755)  # munged asks who may reach its socket
         for name in ("state", "spool", "db", "run"):

@@ -113,7 +113,7 @@ def _work(slurm: Slurm, folder: Path) -> SimpleNamespace:
     answers.append(slurm.run("sacctmgr", "-P", "show", "assoc", "format=Cluster,Account,User,ParentName,GrpTRES"))
     (folder / "state.txt").write_text("".join(answers))
     slurm.run("scancel", running)
-    slurm.wait("it ends in the accounts", lambda: "RUNNING" not in slurm.run("sacct", "-P", "-X", "-n", "-o", "State"))
+    slurm.wait_for_accounts(running)
     cards = [f"{node},{minor},GPU-{node}-{minor}\n" for node in NODES for minor in range(GPUS_PER_NODE)]
     (folder / "cards.csv").write_text("node,minor,device\n" + "".join(cards))
     (folder / "jobs.txt").write_text(slurm.run("sacct", "-P", "--duplicates", "-S", "now-1hour", "-o", FIELDS))

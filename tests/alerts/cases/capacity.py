@@ -18,6 +18,10 @@ CAPACITY = [
     Case("GpusExhausted", "one is free", {_FREE: "1x99", _TAKEN: "1x200"}, {80: []}, WARNING),
     Case("GpusExhausted", "first occurrence: the last is taken", {_FREE: "5x30 0x99", _TAKEN: "1x200"},
          {80: [], 92: [_M]}, WARNING),
+    Case("GpusExhausted", "the cards are gone: resolves", {_FREE: "0.9x99 stale", _TAKEN: "1x200"},
+         {90: [_M], 108: []}, WARNING),
+    Case("GpusExhausted", "nobody holds any: resolves", {_FREE: "0.9x200", _TAKEN: "1x99 stale"},
+         {90: [_M], 108: []}, WARNING),
     Case("GpusExhausted", "unknown is not none", {_FREE: "_x99", _TAKEN: "1x200"}, {80: []}, WARNING),
     Case("GpusExhausted", "a cut card of which nobody holds anything", {_FREE: "0.64x99", _TAKEN: "0x99"}, {80: []},
          WARNING),
@@ -39,5 +43,6 @@ CAPACITY = [
     Case("GpusRunningOut", "just runs out", {_FREE: "19-0.01x500"}, {440: [_M]}, INFO),
     Case("GpusRunningOut", "just doesn't", {_FREE: "20-0.01x500"}, {440: []}, INFO),
     Case("GpusRunningOut", "first occurrence", {_FREE: "_x60 100-0.1x300"}, {60: [], 140: [_M]}, INFO),
+    Case("GpusRunningOut", "the cards are gone: resolves", {_FREE: "100-0.1x400 stale"}, {395: [_M], 410: []}, INFO),
     Case("GpusRunningOut", "unknown", {_FREE: "_x500"}, {400: []}, INFO),
 ]  # fmt: skip

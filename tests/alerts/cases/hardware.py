@@ -408,6 +408,6 @@ HARDWARE = [
     *_missing(),
     *_condition("GpuThermalThrottling", "thermal_throttle", 64, 10, 15, WARNING),
     *_condition("GpuHardwareSlowdown", "hardware_slowdown", 128, 5, 15, WARNING),
-    *_condition("GpuPowerCapped", "power_cap", 4, 55, 60, INFO),
+    *_condition("GpuPowerCapped", "power_cap", 4, 45, 60, INFO),
     *_hot_memory(),
 ]

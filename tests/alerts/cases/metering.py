@@ -68,6 +68,8 @@ METERING = [
          {29: [], 31: [{}]}, WARNING),
     Case("MeteringCoverageLow", "held and seen", {
         **ours(), **held("vision-a"), f"gpuledger_engine_active_ratio{{{ON_A}}}": "0x60"}, {40: []}, WARNING),
+    Case("MeteringCoverageLow", "nothing is held any more: resolves", {_COVERAGE: "0.94x60 stale"},
+         {55: [{}], 68: []}, WARNING),
     Case("MeteringCoverageLow", "unknown is not low", {_COVERAGE: "_x60"}, {40: []}, WARNING),
     Case("MeteringCoverageLow", "goes on when a card is handed over", {**ours(), **_handed_over("vision-a")},
          {31: [{}], 60: [{}]}, WARNING),
@@ -140,6 +142,8 @@ METERING = [
     Case("MetricUnitDrift", "too low", {_CHECK: "0.19x60"}, {31: [_ENERGY]}, WARNING),
     Case("MetricUnitDrift", "within", {_CHECK: "0.2x60"}, {40: []}, WARNING),
     Case("MetricUnitDrift", "within, above", {_CHECK: "20x60"}, {40: []}, WARNING),
+    Case("MetricUnitDrift", "too high, and gone: resolves", {_CHECK: "21x60 stale"}, {55: [_ENERGY], 68: []}, WARNING),
+    Case("MetricUnitDrift", "too low, and gone: resolves", {_CHECK: "0.19x60 stale"}, {55: [_ENERGY], 68: []}, WARNING),
     Case("MetricUnitDrift", "unknown", {_CHECK: "_x60"}, {40: []}, WARNING),
     Case("MetricUnitDrift", "first occurrence: energy in mJ", {
         **ours(), _JOULES: "0+24000000x80", _WATTS: "400x80",

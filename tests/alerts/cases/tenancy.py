@@ -73,7 +73,7 @@ TENANCY = [
             "_x39 1x60",
     }, {30: [], 50: [], 60: []}, INFO),
     Case("TenantOverflow", "given back: resolves", {_OVERFLOW: "1x40 stale"},
-         {30: [VISION | {"model": "m"}], 42: []}, INFO),
+         {30: [VISION | {"model": "m"}], 48: []}, INFO),
     Case("TenantOverflow", "of another class", {_OVERFLOW.replace("overflow", "on_demand"): "1x40"}, {30: []}, INFO),
     Case("TenantOverflow", "none", {_OVERFLOW: "0x40"}, {30: []}, INFO),
     Case("TenantOverflow", "first occurrence: half a GPU", {_OVERFLOW: "_x20 0.5x40"},
@@ -83,6 +83,7 @@ TENANCY = [
     Case("TenantQuotaNearlyFull", "from pods", _speech(4), {40: [SPEECH]}, INFO),
     Case("TenantQuotaNearlyFull", "no quota", {_QUOTA.replace("speech", "vision"): "99x60"}, {40: []}, INFO),
     Case("TenantQuotaNearlyFull", "first occurrence", {_QUOTA: "_x20 4x60"}, {40: [], 51: [SPEECH]}, INFO),
+    Case("TenantQuotaNearlyFull", "given back: resolves", {_QUOTA: "3.6x60 stale"}, {59: [SPEECH], 68: []}, INFO),
     Case("TenantQuotaNearlyFull", "unknown", {_QUOTA: "_x60"}, {40: []}, INFO),
     Case("TenantQuotaNearlyFull", "handed from one pod to the next", {
         'gpuledger_unowned_share_ratio{node="n1",gpu="0",uuid="GPU-0",model="m"}': "0x60",

@@ -49,6 +49,7 @@ WASTE = [
          {355: [], 365: [_M], 402: []}, PLATFORM),
     Case("FleetGpusFree", "at the price", {_FREE: "50x400"}, {370: []}, PLATFORM),
     Case("FleetGpusFree", "first occurrence late", {_FREE: "_x60 51x400"}, {365: [], 421: [_M]}, PLATFORM),
+    Case("FleetGpusFree", "the cards are gone: resolves", {_FREE: "51x400 stale"}, {390: [_M], 408: []}, PLATFORM),
     Case("FleetGpusFree", "unknown", {_FREE: "_x400"}, {370: []}, PLATFORM),
     Case("FleetGpusFree", "held for an hour between", {_FREE: "51x200 0x60 51x200"}, {400: []}, PLATFORM),
     Case("ReservationUnused", "one of four used, for a day", {_RESERVED: "4x1600", _USED: "1.9x1600"},
