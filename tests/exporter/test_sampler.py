@@ -266,7 +266,7 @@ def test_one_odd_card_costs_its_own_values_alone(odd: Callable[[Device], Reading
     assert page.status == 200
     assert b'gpuledger_device_up{node="node1",gpu="0",uuid="GPU-1",model="T4"} 1\n' in page.body
     assert b'gpuledger_power_watts{node="node1",gpu="0",uuid="GPU-1",model="T4"} 30.0\n' in page.body
-    assert b"sm_active_ratio" not in page.body
+    assert b"gpuledger_sm_active_ratio{" not in page.body
 
 
 def test_a_card_that_stays_away_is_looked_for_less_and_less_often(
