@@ -6,6 +6,7 @@ is the same before and after: see `facts.standing`, `listings.with_listings`, `h
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
 import duckdb
@@ -23,9 +24,10 @@ DELETE FROM fact_{name} WHERE {mine} AND observed < (
 """
 
 _REPEATED: Final = """
--- grain: row that the source has told before, at whatever time
+-- grain: row of what the newest import tells that the source has told before, at whatever time
 DELETE FROM fact_{name} WHERE rowid IN (
-    SELECT rowid FROM fact_{name} WHERE {mine}
+    SELECT rowid FROM fact_{name}
+    WHERE {mine} AND {key} IN (SELECT {key} FROM fact_{name} WHERE import_id = ?)
     QUALIFY row_number() OVER (PARTITION BY {columns} ORDER BY {order}) > 1
 )
 """
@@ -60,21 +62,31 @@ DELETE FROM fact_condition WHERE {_MINE} AND rowid IN (
 )
 """  # noqa: S608
 
-_TOLD_ONCE: Final = ("holding", "summary", "run_name")
-"""Tables that say what happened: when it was heard of doesn't matter."""
+_TOLD_ONCE: Final = {"holding": "labelled_as", "summary": "workload", "run_name": "workload"}
+"""Tables that say what happened, by what of: when it was heard of doesn't matter."""
 
 
-def prune(connection: duckdb.DuckDBPyConnection, source: str) -> None:
-    """Delete what a live source told and what decides nothing any more, within the caller's transaction."""
+def prune(connection: duckdb.DuckDBPyConnection, source: str, newest: str, *, asked: datetime | None = None) -> None:
+    """Delete what a live source told and what decides nothing any more, within the caller's transaction.
+
+    Args:
+        newest: the import that was just added.
+        asked: when the source was last asked for all that stands: what it didn't name then is no more, the last
+            reservation too, after which there is no row to say so. None: it was asked for some.
+    """
     for name in STANDING:
+        if asked is not None:
+            connection.execute(f"DELETE FROM fact_{name} WHERE {_MINE} AND observed < ?", [source, asked])  # noqa: S608
         and_kind = f"AND newer.kind = fact_{name}.kind" if "kind" in FACTS[name] else ""
         connection.execute(_OUTDATED.format(name=name, mine=_MINE, and_kind=and_kind), [source, source])
-    for name in _TOLD_ONCE:
+    for name, key in _TOLD_ONCE.items():
         columns = ", ".join(f'"{column}"' for column in FACTS[name] if column != "observed")
         order = "observed" if "observed" in FACTS[name] else "rowid"
-        connection.execute(_REPEATED.format(name=name, mine=_MINE, columns=columns, order=order), [source])
+        repeated = _REPEATED.format(name=name, mine=_MINE, key=key, columns=columns, order=order)
+        connection.execute(repeated, [source, newest])
     # Of what is told of one run of a job the ended row counts, then the longer: as `billing_hours.billed_table` does.
-    run, newest = "cluster, labelled_as, start", 'ended DESC, "end" DESC, billing DESC'
-    connection.execute(_REPEATED.format(name="slurm_billing", mine=_MINE, columns=run, order=newest), [source])
+    run, order = "cluster, labelled_as, start", 'ended DESC, "end" DESC, billing DESC'
+    repeated = _REPEATED.format(name="slurm_billing", mine=_MINE, key="labelled_as", columns=run, order=order)
+    connection.execute(repeated, [source, newest])
     connection.execute(_NODES, [source])
     connection.execute(_CONDITIONS, [source])

@@ -147,7 +147,8 @@ class Ledger:
             samples = 0 if window.entry is None else self._add(window.entry, at)
             con = self._connection
             if window.entry is not None and window.entry.batch.facts:
-                fact_pruning.prune(con, window.source)
+                asked = _asked(window.entry.batch) if window.entry.kind == "slurmrestd" else None
+                fact_pruning.prune(con, window.source, window.entry.id, asked=asked)
             con.execute("DELETE FROM watermark WHERE source = ?", [window.source])
             con.execute("INSERT INTO watermark VALUES (?, ?)", [window.source, window.until])
             con.execute("DELETE FROM hole WHERE source = ?", [window.source])
@@ -384,6 +385,12 @@ def _typed(connection: duckdb.DuckDBPyConnection, table: str, schema: dict[str, 
     if not {*schema} <= {*rows.columns}:
         raise LedgerError("the ledger was written by an older release; run `gpuledger run --once` to make it anew")
     return conformed(rows, schema)
+
+
+def _asked(batch: Batch) -> datetime | None:
+    """When a scheduler gave the answers in a batch."""
+    times = [table["observed"].max() for table in batch.facts.values() if "observed" in table.columns]
+    return max((time for time in times if isinstance(time, datetime)), default=None)
 
 
 def _numbered(rows: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.DataFrame:

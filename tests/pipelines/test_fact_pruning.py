@@ -83,7 +83,7 @@ def follow(connection: duckdb.DuckDBPyConnection, number: int, source: str, fact
     connection.execute("INSERT INTO imported VALUES (?, ?)", [str(number), source])
     fact_store.replace(connection, str(number), facts)
     if source == LIVE:
-        prune(connection, LIVE)
+        prune(connection, LIVE, str(number))
 
 
 def made_of(facts: Facts) -> dict[str, object]:
@@ -100,8 +100,8 @@ def made_of(facts: Facts) -> dict[str, object]:
     }
 
 
-@settings(max_examples=25)
-@given(st.lists(answer, min_size=3, max_size=9))
+@settings(max_examples=12)
+@given(st.lists(answer, min_size=4, max_size=8))
 def test_the_stages_make_the_same_of_what_is_left(
     answers: list[tuple[tuple[int | None, str, int | None, bool], tuple[int | None, str, int | None, bool], str, int]],
 ) -> None:
@@ -136,3 +136,14 @@ def test_another_sources_answers_stay() -> None:
             follow(connection, number, source, told(number, ((8, "ok", None, True),), 1))
         kept = connection.execute("SELECT import_id FROM fact_scheduler_node ORDER BY ALL").fetchall()
     assert [number for (number,) in kept] == ["0", "1", "2", "5"]
+
+
+def test_the_last_of_what_stands_goes_with_the_answer_that_no_longer_names_it() -> None:
+    with ledger() as connection:
+        for number, source in enumerate((LIVE, FILE)):
+            follow(connection, number, source, told(number, ((8, "ok", None, True),), 1))
+        prune(connection, LIVE, "0", asked=at(0))
+        assert fact_store.read(connection, ACTIVE)["quota_limit"].height == 1
+        prune(connection, LIVE, "0", asked=at(2))
+        left = connection.execute("SELECT import_id FROM fact_quota_limit").fetchall()
+    assert left == [("1",)]  # another source's answer stands

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import duckdb
 import pytest
 
 from exporter.errors import SourceError
 from pipelines.config import Source, load
+from pipelines.ledger import LEDGER_NAME
 from pipelines.operations import run_once
 from pipelines.sources.slurm_rest import VERSIONS, read_slurm_rest
 from tests.pipelines.sources.test_slurm_json import SLURM, accounted, controlled, tres
@@ -207,6 +209,12 @@ def test_a_pass_adds_what_is_new_and_a_running_job_goes_on(slurmrestd: Start, tm
     assert run_once(config).ingested.records == 0
     slurm.answers["slurmdb/jobs"] = {"jobs": [over(1), over(2, **times(timedelta(hours=-1), timedelta(minutes=-1)))]}
     assert run_once(config).ingested.records == 1
+    with duckdb.connect(str(config.ledger / LEDGER_NAME), read_only=True) as connection:
+        kept = {
+            name: connection.execute(f"SELECT count(*) FROM fact_{name}").fetchall()[0][0]
+            for name in ("condition", "scheduler_node")
+        }
+    assert kept == {"condition": 2, "scheduler_node": 2}, "three passes said the same of the node"
 
 
 @pytest.mark.skipif(not SLURM.is_dir(), reason="the public recordings are not beside the checkout")
