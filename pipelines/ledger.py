@@ -141,6 +141,13 @@ class Ledger:
         rows = self._connection.execute('SELECT "start", "end" FROM hole WHERE source = ? ORDER BY ALL', [source])
         return rows.fetchall()
 
+    def counted(self, source: str) -> list[tuple[int, int, int, int]]:
+        """Return how many samples a live source's server said it has, slice by slice of the look-back."""
+        rows = self._connection.execute(
+            'SELECT "start", "end", asked, samples FROM counted WHERE source = ? ORDER BY ALL', [source]
+        )
+        return rows.fetchall()
+
     def follow(self, window: Window, at: datetime) -> int:
         """Take in a window of a live source with its watermark, whole or not at all; return its samples."""
         with store.transaction(self._connection):
@@ -154,6 +161,9 @@ class Ledger:
             con.execute("DELETE FROM hole WHERE source = ?", [window.source])
             for start, end in window.holes:
                 con.execute("INSERT INTO hole VALUES (?, ?, ?)", [window.source, start, end])
+            con.execute("DELETE FROM counted WHERE source = ?", [window.source])
+            for count in window.counted:
+                con.execute("INSERT INTO counted VALUES (?, ?, ?, ?, ?)", [window.source, *count])
         return samples
 
     def unseen(self, samples: pl.DataFrame, source: str) -> pl.DataFrame:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import polars as pl
 
@@ -21,7 +21,7 @@ from pipelines.instants import from_ms, to_ms
 from pipelines.intervals import Interval, union
 from pipelines.ledger import Import, Ledger
 from pipelines.sources import read
-from pipelines.sources.prometheus import read_windows
+from pipelines.sources.prometheus import read_windows, stored_counts
 from pipelines.tables import Batch, Finding
 
 STORED_LATE: Final = timedelta(minutes=10)
@@ -33,7 +33,18 @@ HOLE: Final = timedelta(minutes=5)
 """The time without any sample of a source that is asked for again; with a longer scrape interval three of these."""
 LOOK_BACK: Final = timedelta(hours=6)
 """For how long a hole is asked for again: a Prometheus that was away replays its log, agents send what they kept."""
+SLICE: Final = timedelta(hours=1)
+"""The longest time whose samples are counted at once: what is read again where the count has changed."""
 MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+class Counted(NamedTuple):
+    """How many samples a server said it had in [start, end) when it was asked; times in ms."""
+
+    start: int
+    end: int
+    asked: int
+    samples: int
 
 
 @dataclass(frozen=True)
@@ -44,12 +55,14 @@ class Window:
         entry: None: there was nothing in it.
         until: the source's new watermark.
         holes: what is asked for again, in ms.
+        counted: what tells whether samples came late.
     """
 
     entry: Import | None
     source: str
     until: datetime
     holes: list[Interval]
+    counted: Sequence[Counted] = ()
 
 
 def name_of(source: Source) -> str:
@@ -98,6 +111,7 @@ class _Following:
 
     Attributes:
         holes: what is to be asked for again with the next pass.
+        counted: as the ledger holds it; renewed once what has changed was read.
     """
 
     def __init__(self, ledger: Ledger, source: Source, config: Config, now: datetime) -> None:
@@ -106,11 +120,14 @@ class _Following:
         self._shortest = max(HOLE, 3 * (config.scrape_interval or HOLE / 3)) // MILLISECOND
         self._late = Batch()
         self.holes: list[Interval] = []
+        self.counted = [Counted(*row) for row in ledger.counted(self._name)]
 
     def windows(self, since: datetime | None) -> Iterator[Window]:
         """Yield what was stored since, and what was stored late."""
+        counted, changed = self._recounted(since)
         if since is not None:
-            yield from self._asked_again(since)
+            yield from self._asked_again(since, changed)
+        self.counted = counted
         for read_until, batch in read_windows(self._source, None if since is None else (since, self._now)):
             # Where the whole store is read, what is stamped later than now belongs to the next pass.
             until = min(read_until, self._now)
@@ -126,14 +143,39 @@ class _Following:
         batch.samples = pl.concat([batch.samples, self._late.samples], how="diagonal")
         batch.findings = [*batch.findings, *self._late.findings]
         self._late = Batch()
-        return Window(_entry(self._source, batch, since, until, self._now), self._name, until, union(self.holes))
+        entry = _entry(self._source, batch, since, until, self._now)
+        return Window(entry, self._name, until, union(self.holes), self.counted)
 
-    def _asked_again(self, since: datetime) -> Iterator[Window]:
+    def _recounted(self, since: datetime | None) -> tuple[list[Counted], list[Interval]]:
+        """Ask how many samples slices of the look-back have; return the counts, and which slices have changed.
+
+        A slice is counted just before it is asked for the last time as a matter of course, so what comes afterwards
+        shows in its count. It is counted again when it is twice as old, four times, and so on, and at the end of the
+        look-back: a few counts a pass, however often passes come.
+        """
+        now, late = to_ms(self._now), STORED_LATE // MILLISECOND
+        oldest = now - LOOK_BACK // MILLISECOND
+        due = [c for c in self.counted if now - c.end >= 2 * max(c.asked - c.end, late) or c.end <= oldest]
+        begin = max((c.end for c in self.counted), default=oldest if since is None else to_ms(since) - late)
+        edges = [*range(max(begin, oldest), now - late, SLICE // MILLISECOND), now - late]
+        fresh = [] if begin >= now - late else list(pairwise(edges))
+        asked = stored_counts(self._source, [*((c.start, c.end) for c in due), *fresh])
+        counted = {(c.start, c.end): c for c in self.counted}
+        changed = []
+        for (start, end), samples in zip([*((c.start, c.end) for c in due), *fresh], asked, strict=True):
+            before = counted.get((start, end))
+            if samples is not None:
+                if before is not None and before.samples != samples:
+                    changed.append((start, end))
+                counted[start, end] = Counted(start, end, now, samples)
+        return [c for c in counted.values() if c.end > oldest], changed
+
+    def _asked_again(self, since: datetime, changed: Sequence[Interval]) -> Iterator[Window]:
         """Find what was stored since, and which holes are left; yield where it is much."""
         end = to_ms(since)
         holes = [(a, min(b, end)) for a, b in self._ledger.holes(self._name) if a < end]
         self.holes = list(holes)
-        for first, last in union([*holes, (to_ms(since - STORED_LATE), end)]):
+        for first, last in union([*holes, *changed, (to_ms(since - STORED_LATE), end)]):
             inside = [hole for hole in holes if first <= hole[0] < last]
             times = pl.Series("time", [], pl.Int64)
             for _, batch in read_windows(self._source, (from_ms(first), from_ms(last))):

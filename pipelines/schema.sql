@@ -32,6 +32,15 @@ CREATE TABLE IF NOT EXISTS hole (
     "end"       BIGINT  NOT NULL
 );
 
+-- grain: live source × slice of the look-back, and how many samples its server said it had there when last asked; ms
+CREATE TABLE IF NOT EXISTS counted (
+    source      VARCHAR NOT NULL,
+    "start"     BIGINT  NOT NULL,
+    "end"       BIGINT  NOT NULL,
+    asked       BIGINT  NOT NULL,
+    samples     BIGINT  NOT NULL
+);
+
 -- grain: time before which samples were let go; ms, a UTC midnight
 CREATE TABLE IF NOT EXISTS pruned (
     until       BIGINT NOT NULL

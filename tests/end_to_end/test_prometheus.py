@@ -183,6 +183,8 @@ class FakePrometheus(ThreadingHTTPServer):
             return {"status": "success", "data": [LABELS] if hit else []}
         if not path.endswith("/query"):
             return {"status": "error", "errorType": "not_found", "error": "there is only the query API"}
+        if fields["query"].startswith("sum("):
+            return self._count(fields["query"], float(fields["time"]))
         name, _, span = fields["query"].partition("[")
         self.asked.append(fields["query"])
         if name in self.broken:
@@ -193,6 +195,13 @@ class FakePrometheus(ThreadingHTTPServer):
         metric = {"__name__": name, **LABELS}
         result = [{"metric": metric, "values": values}] if values else []
         return {"status": "success", "data": {"resultType": "matrix", "result": result}}
+
+    def _count(self, expression: str, end: float) -> object:
+        names, _, span = expression.removeprefix('sum(count_over_time({__name__=~"').partition('"}[')
+        start = end - int(span.removesuffix("ms]))")) / 1000
+        count = sum(start <= t <= end for name in names.split("|") for t, _ in self.stored[name])
+        result = [{"metric": {}, "value": [end, str(count)]}] if count else []
+        return {"status": "success", "data": {"resultType": "vector", "result": result}}
 
 
 class _FakeHandler(BaseHTTPRequestHandler):

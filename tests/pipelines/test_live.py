@@ -63,7 +63,8 @@ class Site:
             return ledger.watermarks().get(name_of(self.config.sources[0]))
 
     def longest_question(self) -> timedelta:
-        spans = [int(query.partition("[")[2].removesuffix("ms]")) for query in self.server.asked]
+        questions = [query for query in self.server.asked if not query.startswith("sum(")]
+        spans = [int(query.partition("[")[2].removesuffix("ms]")) for query in questions]
         return timedelta(milliseconds=max(spans))
 
 
@@ -160,3 +161,42 @@ def test_what_is_stored_minutes_late_counts_and_is_said_from_a_minute_on(site: S
     late = site.ingest(NOON + HOUR + 2 * MINUTE)
     assert (late.samples, late.findings) == (1, {"late_data": 1})
     assert site.held() == site.stored(NOON + HOUR)
+
+
+def test_single_samples_that_come_hours_late_are_found_by_their_count(site: Site) -> None:
+    now = NOON + HOUR
+    late = [NOON + nth * MINUTE for nth in (21, 22, 23)]  # too few to be a hole
+    for nth in range(60):
+        if (at := NOON + nth * MINUTE) not in late:
+            site.store(at, at + MINUTE)
+    site.ingest(now)
+    for minutes in range(20, 140, 20):
+        site.store(now + (minutes - 20) * MINUTE, now + minutes * MINUTE)
+        assert site.ingest(now + minutes * MINUTE).samples == 20
+    for at in late:
+        site.store(at, at + MINUTE)
+    found = [site.ingest(now + minutes * MINUTE) for minutes in range(140, 320, 20)]
+    assert sum(one.samples for one in found) == 3
+    assert [one.findings for one in found if one.findings] == [{"late_data": 3}]
+    assert site.held() == site.stored(NOON + 12 * HOUR)
+
+
+def test_what_nobody_sent_late_is_not_read_again(site: Site) -> None:
+    site.store(NOON, NOON + 6 * HOUR)
+    site.ingest(NOON + 6 * HOUR)
+    for minutes in range(5, 60, 5):
+        site.store(NOON + 6 * HOUR + (minutes - 5) * MINUTE, NOON + 6 * HOUR + minutes * MINUTE)
+        site.ingest(NOON + 6 * HOUR + minutes * MINUTE)
+        spans = [query for query in site.server.asked if not query.startswith("sum(")]
+        assert {query.partition("[")[2] for query in spans} <= {"600000ms]", "300000ms]"}
+        counts = len(site.server.asked) - len(spans)
+        assert counts <= 8
+
+
+def test_a_server_that_does_not_count_is_followed_all_the_same(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site.server, "_count", lambda *_: {"status": "error", "errorType": "bad_data", "error": "no"})
+    site.store(NOON, NOON + HOUR)
+    site.ingest(NOON + HOUR)
+    site.store(NOON + HOUR, NOON + 2 * HOUR)
+    assert site.ingest(NOON + 2 * HOUR).samples == 60
+    assert site.held() == site.stored(NOON + 2 * HOUR)

@@ -14,6 +14,6 @@ data".
 
 from __future__ import annotations
 
-from pipelines.sources.prometheus.reading import read_prometheus, read_windows
+from pipelines.sources.prometheus.reading import read_prometheus, read_windows, stored_counts
 
-__all__ = ["read_prometheus", "read_windows"]
+__all__ = ["read_prometheus", "read_windows", "stored_counts"]

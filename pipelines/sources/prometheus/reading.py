@@ -88,6 +88,26 @@ def read_windows(
             yield from _Reading(server, names, source, pool).windows(*span)
 
 
+def stored_counts(
+    source: Source, spans: Sequence[tuple[int, int]], *, api: PrometheusApi | None = None
+) -> list[int | None]:
+    """How many samples of catalogue metrics the server says it has in each span (ms); None: it doesn't say.
+
+    Raises:
+        SourceError: the server can't be asked what metrics it has.
+    """
+    if not spans:
+        return []
+    first, last = min(start for start, _ in spans), max(end for _, end in spans)
+    with api or PrometheusApi.of(source) as asked:
+        names = readable(asked.metric_names(_EPOCH + first * _MILLISECOND, _EPOCH + last * _MILLISECOND))
+        counts: list[int | None] = []
+        for start, end in spans:
+            unasked = bool(counts) and counts[-1] is None  # it would say no to the others too
+            counts.append(None if unasked else asked.count(names, start, end) if names else 0)
+        return counts
+
+
 def readable(names: Sequence[str]) -> list[str]:
     """The names that the catalogue knows, and those of trainings, sorted."""
     return sorted(name for name in names if name in INFO_SERIES or name in TRAININGS or resolve(name) is not None)
