@@ -12,6 +12,7 @@ import streamlit as st
 
 NARROW: Final = 171
 WIDE: Final = 358
+_REFUSED: Final = "refused in the address"
 """Pixels: on a telephone, one wide or two narrow controls fill a row."""
 
 
@@ -38,7 +39,10 @@ def arrived(key: str, options: Sequence[str], default: str) -> None:
     given = brought(key)
     if given in options:
         st.session_state[key] = given
-    elif st.session_state.get(key) not in options:
+        return
+    if given is not None:
+        refused(key)
+    if st.session_state.get(key) not in options:
         st.session_state[key] = default
 
 
@@ -46,6 +50,17 @@ def brought(key: str) -> str | None:
     """Return what the address says, where it says something new."""
     given = st.query_params.get(key)
     return None if given == st.session_state.get(_last(key)) else given
+
+
+def refused(key: str) -> None:
+    """Remember that the address asks for something that isn't there."""
+    st.session_state.setdefault(_REFUSED, []).append(key)
+
+
+def refusals() -> list[str]:
+    """Return what the address asked for in vain since this was last asked, by its names there."""
+    found: list[str] = st.session_state.pop(_REFUSED, [])
+    return found
 
 
 def written(key: str, chosen: str, default: str) -> None:

@@ -81,10 +81,14 @@ def _span(known: Contents, as_of: datetime) -> Span:
     opened = month_to_open(known, as_of).days
     state = st.session_state
     given = address.brought("time")
-    given = given or address.brought("month")  # as links had it before there were other ranges
+    given = given or st.query_params.get("month")  # as links had it before there were other ranges
+    if "month" in st.query_params:
+        del st.query_params["month"]  # said once: what is chosen later counts
     asked = grafana.take_range(known.zone) or (parse(given) if given else None)
     if asked is not None and known.span(asked) is not None:
         state["time"] = asked
+    elif asked is not None or given:
+        address.refused("time")
     span = known.span(state.get("time", opened)) or known.span(opened)
     assert span is not None  # noqa: S101  the newest month of the ledger lies in it
     days = state["time"] = span.days

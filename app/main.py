@@ -8,8 +8,9 @@ from typing import Final
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
-from app import chooser, sign_in, tables, words
+from app import address, chooser, sign_in, tables, words
 from app.configured import configured
+from app.scope import Scope
 from app.sign_in import NotSignedInError
 from app.views import PAGES
 from exporter.errors import GpuLedgerError
@@ -34,7 +35,10 @@ def main() -> None:
         st.session_state["viewer"] = who
         page = st.navigation(_menu(whole_fleet=who.tenants is None))
         st.session_state["scope"] = scope = chooser.choose(config, files, who)
+        above = st.container()
         page.run()
+        with above:
+            _refusals(scope)
     except GpuLedgerError as error:
         st.title("Nothing to show")
         st.error(words.sentence(str(error)), icon=":material/error:")
@@ -54,6 +58,20 @@ def _follow(shown: int) -> None:
         return
     if newest != shown:
         st.rerun()
+
+
+def _refusals(scope: Scope) -> None:
+    """Say what of the address was left out: whoever follows an old link must see that it is another view."""
+    if named := address.refusals():
+        st.warning(
+            f"The address asks for something that isn't there ({', '.join(dict.fromkeys(named))}). This is "
+            f"{words.literal(scope.span.label)}, {words.literal(_whose(scope))}.",
+            icon=":material/link_off:",
+        )
+
+
+def _whose(scope: Scope) -> str:
+    return "all tenants" if scope.tenant is None else scope.tenant_name(scope.tenant)
 
 
 def _menu(*, whole_fleet: bool) -> list[StreamlitPage]:

@@ -12,6 +12,7 @@ from starlette.middleware import Middleware
 
 import app.views  # noqa: F401  what pages need is loaded before the first of them is asked for
 from app import api, downloads
+from app.astray import Astray
 
 
 @asynccontextmanager
@@ -26,5 +27,5 @@ application = st.App(
     Path(__file__).with_name("main.py"),
     lifespan=_settled,
     routes=[*api.ROUTES, *downloads.ROUTES],
-    middleware=[Middleware(downloads.MediaGuard)],
+    middleware=[Middleware(downloads.MediaGuard), Middleware(Astray)],
 )

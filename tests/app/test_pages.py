@@ -59,6 +59,17 @@ def test_what_an_address_names_and_isn_t_there_is_ignored(published: Path, monke
     app = opened(monkeypatch, published, tenant="nobody", month="1999-01", compare="<script>")
     assert app.title[0].value.startswith("November 2026: the fleet cost")
     assert "tenant" not in app.query_params
+    assert "(tenant, time, compare)" in app.warning[0].value.replace("\\", "")
+    app.run()
+    assert not app.warning
+
+
+def test_a_month_of_an_old_link_is_left_for_another(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = opened(monkeypatch, published, month="2026-10")
+    assert app.title[0].value.startswith("October 2026")
+    app.selectbox(key="when").set_value("2026-11").run()
+    assert app.title[0].value.startswith("November 2026")
+    assert not app.warning
 
 
 def test_a_choice_stands_in_the_address(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
