@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from types import FrameType
 
 from exporter.errors import UsageError
@@ -40,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     from exporter.json_lines import log_as_json
     from gpuledger.capacity_metrics import CapacityMetrics
     from gpuledger.daemon import Daemon, as_json, serve_metrics
+    from gpuledger.reading_progress import ReadingProgress
     from pipelines.availability import published_availability
     from pipelines.operations import RunResult, run_pass
     from pipelines.periods import parse_duration
@@ -50,13 +51,14 @@ def run(arguments: argparse.Namespace) -> int:
     config = options.load_config(arguments)
     if arguments.log_format == "json":
         log_as_json()
-    progress = _progress()
-    if arguments.once:
-        print(run_pass(config, progress=progress).whole())
-        return 0
 
     def say(text: str, fields: Mapping[str, object]) -> None:
         options.note(as_json(text, fields) if arguments.log_format == "json" else text)
+
+    progress = ReadingProgress(sys.stderr, say, lambda: datetime.now(UTC))
+    if arguments.once:
+        print(run_pass(config, progress=progress).whole())
+        return 0
 
     capacity = CapacityMetrics(REGISTRY)
 
@@ -80,14 +82,3 @@ def run(arguments: argparse.Namespace) -> int:
     serve_metrics(arguments.listen, REGISTRY, daemon.ready)
     daemon.run()
     return 0
-
-
-def _progress() -> Callable[[str, datetime], None] | None:
-    """A line on stderr that says until when a source is read, in place; None where stderr is no terminal."""
-    if not sys.stderr.isatty():
-        return None
-
-    def show(source: str, until: datetime) -> None:
-        print(f"\r{source}: read up to {until:%Y-%m-%d %H:%M} UTC\x1b[K", end="", file=sys.stderr, flush=True)
-
-    return show
