@@ -11,7 +11,7 @@ import gzip
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -96,8 +96,7 @@ def _escape_help(text: str, *, quotes: bool = False) -> str:
     return text.replace('"', '\\"') if quotes else text
 
 
-@dataclass(frozen=True, slots=True)
-class _Lines:
+class _Lines(NamedTuple):
     """The sample lines of one family as they were last written.
 
     Args:
