@@ -3,7 +3,7 @@
 
 help:
 	@echo 'make demo [ARGS=--no-serve]   replay the demo fleet, print where the money went, serve the app on loopback'
-	@echo 'make test [ARGS=tests/app]    the whole test suite'
+	@echo 'make test [ARGS=tests/app]    the whole test suite, on every core'
 	@echo 'make test-crash               kill the pipeline 200 times, against a real Prometheus (apt-get install prometheus)'
 	@echo 'make test-grafana             boards against the types of Grafana 11 to 13 (npm)'
 	@echo 'make test-slurm               the ledger against a real Slurm on loopback (Debian packages)'
@@ -17,7 +17,7 @@ demo:
 
 test:
 	@scripts/setup test
-	@.venv/bin/python -m pytest $(ARGS)
+	@.venv/bin/python -m pytest --numprocesses=auto --dist=loadfile --no-loadscope-reorder $(ARGS)
 
 test-crash:
 	@scripts/setup test

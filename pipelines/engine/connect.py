@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import shutil
 import socket
+import sys
 import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -96,7 +97,7 @@ class SparkEngine:
         if reason is not None:
             raise EngineError(reason)
         warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")  # said as an error
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _named_main():
             warnings.simplefilter("ignore")  # of releases of pandas, which nothing here uses
             from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415  # an extra
             from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415  # an extra
@@ -246,6 +247,20 @@ class SparkStamps(Stamps):
         tasks = (measuring_task(some, devices[group], instances) for group, some in sorted(parted.items()))
         measured = [table for _, table in self._engine.run(self._measuring, tasks)]
         return pl.concat([super().measured(unsampled, numbers, instances), *measured])
+
+
+@contextmanager
+def _named_main() -> Iterator[None]:
+    """Give a main program without a file, of `python -c`, one: the client takes it for its own tests, and exits."""
+    main = sys.modules["__main__"]
+    if hasattr(main, "__file__"):
+        yield
+        return
+    main.__file__ = "<string>"
+    try:
+        yield
+    finally:
+        del main.__file__
 
 
 def _waves(tasks: Iterable[bytes]) -> Iterator[list[bytes]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -77,6 +79,12 @@ def test_a_scene_is_what_it_is_here(case: Case, tmp_path: Path, sail: str, monke
     monkeypatch.setattr(lake, "ROWS_AT_ONCE", 1)  # a card in each task
     config = configured(case.scene, tmp_path)
     compared(config, read(config), sail)
+
+
+def test_a_program_without_a_file_may_use_it(sail: str) -> None:
+    program = f"from pipelines.engine.connect import SparkEngine\nwith SparkEngine({sail!r}) as e: e.connect()"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_several_requests_are_one(tmp_path: Path, sail: str, monkeypatch: pytest.MonkeyPatch) -> None:
