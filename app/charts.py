@@ -76,14 +76,20 @@ def amounts(rows: pl.DataFrame, *, title: str, ink: str) -> Picture:
         rows: ``name``, ``amount`` (for the length), ``text`` (as written), and ``colour``, where it has a meaning.
         ink: colour of writing.
     """
-    return Picture(_amounts(tuple(rows["name"]), title, ink, "colour" in rows.columns), rows)
+    names = tuple(rows["name"])
+    return Picture(_amounts(names, title, ink, "colour" in rows.columns, _room(rows["amount"])), rows)
 
 
 @lru_cache(KEPT)
-def _amounts(names: tuple[str, ...], title: str, ink: str, coloured: bool) -> Spec:
+def _amounts(names: tuple[str, ...], title: str, ink: str, coloured: bool, room: float | None) -> Spec:
     base = alt.Chart().encode(
         y=alt.Y("name:N", sort=names, title=None, axis=alt.Axis(labelLimit=220, ticks=False, domain=False)),
-        x=alt.X("amount:Q", title=title, axis=alt.Axis(grid=True, tickCount=5, format="~s")),
+        x=alt.X(
+            "amount:Q",
+            title=title,
+            axis=alt.Axis(grid=True, tickCount=5, format="~s"),
+            scale=alt.Undefined if room is None else alt.Scale(domainMax=room),
+        ),
         tooltip=[alt.Tooltip("name:N", title="Name"), alt.Tooltip("text:N", title=title)],
     )
     bars = base.mark_bar().encode(color=alt.Color("colour:N", scale=None) if coloured else alt.value(palette.SERIES[0]))
@@ -100,15 +106,20 @@ def side_by_side(rows: pl.DataFrame, colours: Mapping[str, str], *, title: str, 
         ink: colour of writing.
     """
     names = tuple(rows["name"].unique(maintain_order=True))
-    return Picture(_side_by_side(names, tuple(colours.items()), title, ink), rows)
+    return Picture(_side_by_side(names, tuple(colours.items()), title, ink, _room(rows["amount"])), rows)
 
 
 @lru_cache(KEPT)
-def _side_by_side(names: tuple[str, ...], colours: Colours, title: str, ink: str) -> Spec:
+def _side_by_side(names: tuple[str, ...], colours: Colours, title: str, ink: str, room: float | None) -> Spec:
     base = alt.Chart().encode(
         y=alt.Y("name:N", sort=names, title=None, axis=alt.Axis(labelLimit=220, ticks=False, domain=False)),
         yOffset=alt.YOffset("order:O"),
-        x=alt.X("amount:Q", title=title, axis=alt.Axis(grid=True, tickCount=5, format="~s")),
+        x=alt.X(
+            "amount:Q",
+            title=title,
+            axis=alt.Axis(grid=True, tickCount=5, format="~s"),
+            scale=alt.Undefined if room is None else alt.Scale(domainMax=room),
+        ),
         tooltip=[
             alt.Tooltip("name:N", title="Name"),
             alt.Tooltip("kind:N", title="When"),
@@ -185,6 +196,12 @@ def _heat(colours: tuple[str, str, str], grain: Grain, times: tuple[str, ...]) -
         )
         .properties(height=alt.Step(22))
     )
+
+
+def _room(amounts: pl.Series) -> float | None:
+    """Return up to where an axis goes, so that what is written beside the longest bar isn't cut on a telephone."""
+    longest = amounts.max() if amounts.len() else None
+    return float(f"{1.3 * longest:.1e}") if isinstance(longest, float) and longest > 0 else None
 
 
 def labelled(rows: pl.DataFrame, grain: Grain) -> pl.DataFrame:

@@ -32,6 +32,7 @@ STYLE: Final = """<style>
 .gl-legend {display: flex; flex-wrap: wrap; gap: 0.25rem 1.25rem; font-size: 0.875rem}
 [data-testid="stCaptionContainer"], [data-testid="stCaptionContainer"] p {color: inherit; opacity: 0.92}
 .stMainBlockContainer {padding-top: 3.5rem}
+@media (max-width: 640px) {[data-testid="stMain"] .stHorizontalBlock {row-gap: 1.25rem}}
 @media (min-width: 900px) {.stMainBlockContainer {padding-left: 3rem; padding-right: 3rem}}
 </style>"""
 
