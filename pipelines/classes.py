@@ -116,6 +116,29 @@ def _plain_piece(number: int, segment: Segment) -> Piece:
     return Piece(number, segment.start, segment.end, segment.gpus, given, None)
 
 
+@dataclass(slots=True)
+class _OpenPiece:
+    """A piece in the making, in units."""
+
+    segment: int
+    start: int
+    end: int
+    units: int
+    class_: Class
+    reservation: str | None
+
+
+@dataclass(slots=True)
+class _OpenStretch:
+    """A stretch in the making, in units."""
+
+    reservation: Reserved
+    start: int
+    end: int
+    used: int
+    down: int
+
+
 class _Sweep:
     """The sweep over one tenant's edges, in whole units of a GPU: the largest that all amounts are multiples of."""
 
@@ -139,12 +162,15 @@ class _Sweep:
         edges.update(x for o in outages for x in (o.start, o.end))
         edges.update(self._cuts)
         self._edges = sorted(e for e in edges if within[0] <= e <= within[1])
-        self._takes = {(r.id, model): r.takes(model) for r in reservations for model in {s.model for s in segments}}
-        self._pieces: list[Piece] = []
-        self._stretches: list[ReservedStretch] = []
+        takers = {m: frozenset(r.id for r in reservations if r.takes(m)) for m in {s.model for s in segments}}
+        self._takers = [takers[s.model] for s in segments]
+        self._given = ["spot" if s.given is None and s.spot else s.given for s in segments]
+        # Pieces and stretches in the making: a sweep makes each longer many times, and a record of it once.
+        self._pieces: list[_OpenPiece] = []
+        self._stretches: list[_OpenStretch] = []
         # The last piece of each segment, class and reservation, and the last stretch of each reservation.
-        self._last_piece: dict[tuple[int, Class, str | None], int] = {}
-        self._last_stretch: dict[str, int] = {}
+        self._last_piece: dict[tuple[int, Class, str | None], _OpenPiece] = {}
+        self._last_stretch: dict[str, _OpenStretch] = {}
         self._fractions: dict[int, Fraction] = {}
 
     def _units(self, gpus: Fraction) -> int:
@@ -156,63 +182,71 @@ class _Sweep:
         return self._fractions[units]
 
     def run(self) -> tuple[list[Piece], list[ReservedStretch]]:
-        cuts = self._edges
-        waiting = sorted(range(len(self._segments)), key=lambda n: self._segments[n].start, reverse=True)
+        segments = self._segments
+        waiting = sorted(range(len(segments)), key=lambda n: segments[n].start, reverse=True)
+        joining = list(reversed(waiting))
+        rank = {n: at for at, n in enumerate(sorted(joining, key=lambda n: segments[n].order))}
+        starts, ends = [s.start for s in segments], [s.end for s in segments]
         active: list[int] = []
-        for start, end in pairwise(cuts):
-            active = [n for n in active if self._segments[n].end > start]
-            joined = False
-            while waiting and self._segments[waiting[-1]].start <= start:
-                active.append(waiting.pop())
-                joined = True
-            if joined:
-                active.sort(key=lambda n: self._segments[n].order)
+        for start, end in pairwise(self._edges):
+            active = [n for n in active if ends[n] > start]
+            if waiting and starts[waiting[-1]] <= start:
+                while waiting and starts[waiting[-1]] <= start:
+                    active.append(waiting.pop())
+                active.sort(key=rank.__getitem__)
             self._instant(active, start, end)
-        return self._pieces, self._stretches
+        gpus = self._in_gpus
+        pieces = [Piece(p.segment, p.start, p.end, gpus(p.units), p.class_, p.reservation) for p in self._pieces]
+        stretches = [
+            ReservedStretch(s.reservation.id, s.start, s.end, s.reservation.gpus, gpus(s.used), gpus(s.down))
+            for s in self._stretches
+        ]
+        return pieces, stretches
 
     def _instant(self, active: list[int], start: int, end: int) -> None:
         live = [r for r in self._reservations if r.start <= start < r.end]
         left = {r.id: r.gpus * self._unit for r in live}
-        rest: dict[int, int] = {}
         reserved = 0
         # What a source calls reserved is reserved before anything is computed to be.
-        for wanted in ("reserved", None):
-            for n in active:
-                segment = self._segments[n]
-                if segment.given != wanted or (wanted is None and segment.spot):
-                    continue
-                open_units = self._gpus[n]
-                for r in live:
-                    if open_units and left[r.id] and self._takes[r.id, segment.model]:
-                        take = min(open_units, left[r.id])
-                        left[r.id] -= take
-                        open_units -= take
-                        reserved += take
-                        self._emit(n, start, end, take, "reserved", r.id)
-                if open_units and wanted == "reserved":
-                    reserved += open_units
-                    self._emit(n, start, end, open_units, "reserved", None)
-                else:
-                    rest[n] = open_units
+        for n in active:
+            if self._given[n] == "reserved":
+                reserved += self._gpus[n]
+                self._emit(n, start, end, self._reserve(n, live, left, start, end), "reserved", None)
+        rest: dict[int, int] = {}
+        for n in active:
+            if self._given[n] is None:
+                rest[n] = self._reserve(n, live, left, start, end)
+                reserved += self._gpus[n] - rest[n]
         quota_left = None if self._quota is None else self._quota - reserved
         for n in active:
-            segment = self._segments[n]
-            if segment.given == "spot" or (segment.given is None and segment.spot):
-                self._emit(n, start, end, self._gpus[n], "spot", None)
-            elif segment.given == "overflow":
-                self._emit(n, start, end, self._gpus[n], "overflow", None)
-            elif segment.given == "on_demand":
+            given = self._given[n]
+            if given is None:
+                quota_left = self._unreserved(n, rest[n], live, quota_left, start, end)
+            elif given == "on_demand":
                 self._emit(n, start, end, self._gpus[n], "on_demand", None)
                 quota_left = None if quota_left is None else quota_left - self._gpus[n]
-            elif rest.get(n):
-                quota_left = self._unreserved(n, rest[n], live, quota_left, start, end)
+            elif given == "spot":
+                self._emit(n, start, end, self._gpus[n], "spot", None)
+            elif given == "overflow":
+                self._emit(n, start, end, self._gpus[n], "overflow", None)
         self._note_use(live, left, start, end)
+
+    def _reserve(self, n: int, live: list[Reserved], left: dict[str, int], start: int, end: int) -> int:
+        """Take what is left of the reservations for a segment; return what of it stays open."""
+        units = self._gpus[n]
+        for r in live:
+            if units and left[r.id] and r.id in self._takers[n]:
+                take = min(units, left[r.id])
+                left[r.id] -= take
+                units -= take
+                self._emit(n, start, end, take, "reserved", r.id)
+        return units
 
     def _unreserved(
         self, n: int, units: int, live: list[Reserved], quota_left: int | None, start: int, end: int
     ) -> int | None:
         if quota_left is None:
-            exceeds = any(self._takes[r.id, self._segments[n].model] for r in live)
+            exceeds = any(r.id in self._takers[n] for r in live)
             self._emit(n, start, end, units, "overflow" if exceeds else "on_demand", None)
             return None
         fits = min(units, max(quota_left, 0))
@@ -223,16 +257,14 @@ class _Sweep:
     def _emit(self, n: int, start: int, end: int, units: int, class_: Class, reservation: str | None) -> None:
         if not units:
             return
-        gpus = self._in_gpus(units)
         key = (n, class_, reservation)
-        at = self._last_piece.get(key)
-        before = None if at is None else self._pieces[at]
+        before = self._last_piece.get(key)
         # A segment lies between cuts already, so what goes on unchanged is one piece.
-        if at is not None and before is not None and before.end == start and before.gpus is gpus:
-            self._pieces[at] = Piece(n, before.start, end, gpus, class_, reservation)
+        if before is not None and before.end == start and before.units == units:
+            before.end = end
             return
-        self._last_piece[key] = len(self._pieces)
-        self._pieces.append(Piece(n, start, end, gpus, class_, reservation))
+        self._last_piece[key] = piece = _OpenPiece(n, start, end, units, class_, reservation)
+        self._pieces.append(piece)
 
     def _note_use(self, live: list[Reserved], left: dict[str, int], start: int, end: int) -> None:
         out = [(self._units(o.gpus), o.model) for o in self._outages if o.start <= start < o.end]
@@ -243,22 +275,13 @@ class _Sweep:
                     take = min(left[r.id] - down, units)
                     out[i] = (units - take, model)
                     down += take
-            used = self._in_gpus(r.gpus * self._unit - left[r.id])
-            self._note_stretch(ReservedStretch(r.id, start, end, r.gpus, used, self._in_gpus(down)))
+            self._note_stretch(r, start, end, r.gpus * self._unit - left[r.id], down)
 
-    def _note_stretch(self, stretch: ReservedStretch) -> None:
-        at = self._last_stretch.get(stretch.reservation)
-        before = None if at is None else self._stretches[at]
-        if (
-            at is not None
-            and before is not None
-            and before.end == stretch.start
-            and stretch.start not in self._cuts
-            and (before.used, before.down) == (stretch.used, stretch.down)
-        ):
-            self._stretches[at] = ReservedStretch(
-                before.reservation, before.start, stretch.end, before.gpus, before.used, before.down
-            )
+    def _note_stretch(self, reservation: Reserved, start: int, end: int, used: int, down: int) -> None:
+        before = self._last_stretch.get(reservation.id)
+        same = before is not None and before.end == start and (before.used, before.down) == (used, down)
+        if before is not None and same and start not in self._cuts:
+            before.end = end
             return
-        self._last_stretch[stretch.reservation] = len(self._stretches)
+        self._last_stretch[reservation.id] = stretch = _OpenStretch(reservation, start, end, used, down)
         self._stretches.append(stretch)

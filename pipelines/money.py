@@ -60,9 +60,10 @@ def minor_unit(currency: str) -> int:
 def round_money(amount: Fraction | Decimal | int, currency: str) -> Decimal:
     """Round to the currency's minor unit, half away from zero; zero has no sign."""
     digits = minor_unit(currency)
-    scaled = Fraction(amount) * 10**digits
-    units = (2 * abs(scaled.numerator) + scaled.denominator) // (2 * scaled.denominator)
-    return _from_units(units if scaled >= 0 else -units, digits)
+    numerator, denominator = amount.as_integer_ratio()
+    numerator *= 10**digits
+    units = (2 * abs(numerator) + denominator) // (2 * denominator)
+    return _from_units(units if numerator >= 0 else -units, digits)
 
 
 def largest_remainder(total: Decimal, weights: Mapping[K, Fraction], currency: str) -> dict[K, Decimal]:
@@ -83,7 +84,7 @@ def largest_remainder(total: Decimal, weights: Mapping[K, Fraction], currency: s
     scaled = Fraction(total) * 10**digits
     if scaled.denominator != 1:
         raise ValueError(f"{total} is finer than the minor unit of {currency}; round it first")
-    if any(weight < 0 for weight in weights.values()):
+    if any(weight.numerator < 0 for weight in weights.values()):
         raise ValueError("a weight is negative; shares need weights of zero or more")
     if not any(weights.values()):
         if scaled:
@@ -100,7 +101,7 @@ def largest_remainder(total: Decimal, weights: Mapping[K, Fraction], currency: s
 
 def _divided(units: int, weights: Mapping[K, Fraction]) -> tuple[dict[K, int], dict[K, int] | dict[K, Fraction]]:
     """Return each weight's whole units, and what is cut off them, all by one scale."""
-    common = lcm(*{Fraction(weight).denominator for weight in weights.values()})
+    common = lcm(*{weight.denominator for weight in weights.values()})
     if common.bit_length() <= MANY_BITS:
         # Whole numbers of one denominator: the same parts, many times as fast.
         scaled = {key: w.numerator * (common // w.denominator) for key, w in weights.items()}

@@ -12,6 +12,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from exporter.errors import LedgerError, SourceError, UsageError, WorkError
+from pipelines.book.presence import hold_tenants
 from pipelines.book.reckoning import Reckoned, Reckoning
 from pipelines.config import Config, Source, load
 from pipelines.engine import engine_of
@@ -118,6 +119,7 @@ def import_files(
 
     Raises:
         UsageError: the configured sources of the kind are of several clusters, and none was chosen.
+        ConfigError: a tenant with rows isn't listed any more.
         WorkError: a file can't be read, or the ledger is held by another process.
     """
     alike = [s for s in config.sources if s.kind == kind and cluster in (None, s.cluster)]
@@ -127,6 +129,7 @@ def import_files(
     like = alike[0] if alike else None
     sources = [_file_source(config, kind, path, like, cluster, told or {}) for path in paths]
     with open_ledger(config.ledger, f"gpuledger import {kind}") as ledger:
+        hold_tenants(config)
         done = ingest(ledger, sources, config, configured=False, now=datetime.now(UTC))
         return _finish(ledger, config, done, datetime.now(UTC))
 
@@ -135,6 +138,7 @@ def run_once(config: Config) -> RunResult:
     """Do one pass: ingest what is new, roll up, rate, publish.
 
     Raises:
+        ConfigError: a tenant with rows isn't listed any more.
         WorkError: a source can't be read (what the others have is published all the same), or the ledger is held by
             another process.
     """
@@ -155,6 +159,7 @@ def run_pass(
     """
     failed: list[SourceError] = []
     with open_ledger(config.ledger, "gpuledger run") as ledger:
+        hold_tenants(config)
         now = datetime.now(UTC)
         done = ingest(
             ledger, config.sources, config, configured=True, now=now, failed=failed, progress=progress, stopped=stopped
@@ -230,6 +235,7 @@ def published_period(
         UsageError: no such period.
         LedgerError: nothing was published yet.
     """
+    hold_tenants(config)
     metered, as_of = published_fleet(config.ledger)
     window = within_of(parse_period(period, config.timezone)) if period else _window(config, start, end)
     within = window or metered.span

@@ -54,7 +54,9 @@ class Held:
 
     @classmethod
     def total(cls, parts: list[Held]) -> Held:
-        """Return the sums of many, each added up at once."""
+        """Return the sums of many, each added up at once; of one, the very one."""
+        if len(parts) == 1:
+            return parts[0]
         joules: float | None = None
         for part in parts:  # one after the other: sum() adds floats otherwise from Python 3.12 on
             if part.joules is not None:

@@ -6,20 +6,19 @@ Nothing here reads a clock or a file: the same usage under the same configuratio
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
 from fractions import Fraction
+from itertools import groupby
 from math import lcm
 from typing import Any, Final
 
-import numpy as np
 import polars as pl
 
 from pipelines.analysis.losses import losses
 from pipelines.billing_hours import BILLED, billed_hours
-from pipelines.classes import Class, Outage, Piece, Reserved, ReservedStretch, Segment, classify
-from pipelines.config import Config, Reservation, Tenant
-from pipelines.contract import Contract, Months, credit, decided
+from pipelines.charging import Scope, charge, with_stretch
+from pipelines.config import Config
+from pipelines.contract import Months
 from pipelines.instants import HOUR_MS, from_ms, to_ms
 from pipelines.intervals import Interval, union
 from pipelines.metering import Metered
@@ -36,19 +35,6 @@ LOST: Final = ("idle", "stranded", "down", "repair")
 INSTANT: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
-@dataclass(frozen=True)
-class _Scope:
-    """What a rating is about: [within) in ms, and the whole local months around it."""
-
-    metered: Metered
-    config: Config
-    card: RateCard
-    cuts: list[int]
-    within: Interval
-    months: Months
-    whole: Interval
-
-
 def rate(metered: Metered, config: Config, within: Interval) -> Rated:
     """Rate what was metered within a period, given in ms."""
     card = RateCard(config)
@@ -56,7 +42,7 @@ def rate(metered: Metered, config: Config, within: Interval) -> Rated:
     whole = (to_ms(months[0].start), to_ms(months[-1].end))
     midnights = local_midnights(months[0].start, months[-1].end, config.timezone)
     cuts = sorted({*card.edges, *(to_ms(t) for t in midnights)})
-    scope = _Scope(metered, config, card, cuts, within, Months([to_ms(m.start) for m in months]), whole)
+    scope = Scope(metered, config, card, cuts, within, Months([to_ms(m.start) for m in months]), whole)
     usage = clipped(metered.usage, within)
     findings: list[Finding] = []
     owners = tenancy(metered.leases, config)
@@ -67,17 +53,9 @@ def rate(metered: Metered, config: Config, within: Interval) -> Rated:
     means = {tenant: use.means for tenant, use in tenants.items()}
     for (tenant, *key), causes in losses(allocated, metered.analysis.within(within), card, means).items():
         tenants[tenant].workloads[key[0], key[1]].causes = causes
-    charges: list[Charge] = []
-    present = {t for t in allocated["payer"].unique() if t} | {r.tenant for r in config.reservations}
-    held = dict(allocated.partition_by("payer", as_dict=True).items())
-    deciding = held if decisive is allocated else dict(decisive.partition_by("payer", as_dict=True).items())
-    nothing = allocated.clear()
-    for tenant in sorted(present):
-        rows = held.get((tenant,), nothing)
-        charges += _tenant(tenant, rows, deciding.get((tenant,), nothing), scope, tenants)
+    charges = charge(allocated, decisive, scope, tenants)
     for tenant, hours in _out_of_use(metered.outages, within).items():
         tenants[tenant].out = hours
-    charges += _nobodys(held.get((None,), nothing), card, scope.months, tenants)
     findings += _unpriced(usage, card)
     if None in tenants and tenants[None].held.allocated:
         findings.append(_unresolved(allocated))
@@ -85,10 +63,9 @@ def rate(metered: Metered, config: Config, within: Interval) -> Rated:
     return Rated(_fleet(usage, scope), dict(tenants), charges, findings, billed)
 
 
-def _decisive(allocated: pl.DataFrame, scope: _Scope, owners: pl.DataFrame) -> pl.DataFrame:
+def _decisive(allocated: pl.DataFrame, scope: Scope, owners: pl.DataFrame) -> pl.DataFrame:
     """Return what is allocated in the whole months, where they decide anything."""
-    config = scope.config
-    if scope.whole == scope.within or not (config.sla.thresholds or any(r.tiers for r in config.rates)):
+    if scope.whole == scope.within or not scope.months_decide:
         return allocated
     return _attributed(clipped(scope.metered.usage, scope.whole), scope.metered.leases, owners)
 
@@ -97,6 +74,8 @@ def clipped(usage: pl.DataFrame, within: Interval) -> pl.DataFrame:
     """Return the usage within a period; a row that straddles its edge counts by its part of the time."""
     start, end = within
     inside = usage.filter((pl.col("start") < end) & (pl.col("end") > start))
+    if not inside.select(((pl.col("start") < start) | (pl.col("end") > end)).any()).item():
+        return inside
     sums = [c for c in inside.columns if c.endswith("_ms")]
     cut = pl.min_horizontal("end", pl.lit(end)) - pl.max_horizontal("start", pl.lit(start))
     whole = pl.col("end") - pl.col("start")
@@ -109,13 +88,6 @@ def clipped(usage: pl.DataFrame, within: Interval) -> pl.DataFrame:
         energy_joules=pl.when(straddles).then(pl.col("energy_joules") * (cut / whole)).otherwise("energy_joules"),
         start=pl.max_horizontal("start", pl.lit(start)),
         end=pl.min_horizontal("end", pl.lit(end)),
-    )
-
-
-def _with_stretch(rows: pl.DataFrame, edges: list[int]) -> pl.DataFrame:
-    """Add ``stretch``: which stretch between the (sorted) edges a row starts in."""
-    return rows.with_columns(
-        pl.Series("stretch", np.searchsorted(np.array(edges, np.int64), rows["start"].to_numpy(), side="right"))
     )
 
 
@@ -150,7 +122,7 @@ def _under_repair(usage: pl.DataFrame, outages: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([rest.select(down.columns), touched.select(down.columns)])
 
 
-def _fleet(usage: pl.DataFrame, scope: _Scope) -> FleetUse:
+def _fleet(usage: pl.DataFrame, scope: Scope) -> FleetUse:
     lost_to = pl.concat(
         [
             _under_repair(usage, scope.metered.outages),
@@ -159,7 +131,7 @@ def _fleet(usage: pl.DataFrame, scope: _Scope) -> FleetUse:
     )
     grain = ("state", "lost", "model", "owner", "stretch", "weight_num", "weight_den")
     sums = (
-        _with_stretch(lost_to, scope.card.edges)
+        with_stretch(lost_to, scope.card.edges)
         .group_by(grain)
         .agg(ms=(pl.col("end") - pl.col("start")).sum(), at=pl.col("start").min())
     )
@@ -201,11 +173,16 @@ def _attributed(usage: pl.DataFrame, leases: pl.DataFrame, owners: pl.DataFrame)
     )
 
 
+_SUMS: Final = [
+    "stretch", "weight_num", "weight_den", "user", "ms", "seen", "busy", "joules", "metered", "start", "end"
+]  # fmt: skip
+
+
 def _sum_held(allocated: pl.DataFrame, card: RateCard, tenants: dict[str | None, TenantUse]) -> None:
     """Sum what each lease held and how busy it was; active and waste are computed per lease."""
     grain = ["payer", "id", "lease_cluster", "workload", "model"]
     sums = (
-        _with_stretch(allocated, card.edges)
+        with_stretch(allocated, card.edges)
         .group_by(*grain, "stretch", "weight_num", "weight_den")
         .agg(
             user=pl.coalesce("user", "slurm_user").max(),
@@ -222,100 +199,64 @@ def _sum_held(allocated: pl.DataFrame, card: RateCard, tenants: dict[str | None,
     prices: dict[tuple[str | None, int], Fraction] = {}
     parts: dict[str | None, list[Held]] = defaultdict(list)
     list_prices: dict[str | None, list[Fraction]] = defaultdict(list)
-    for key, rows in _grouped(sums, grain):
-        tenant, lease, cluster, workload, model = key
-        use = tenants[tenant]
+    of_workloads: dict[tuple[str | None, str, str], list[Held]] = defaultdict(list)
+    for (tenant, lease, cluster, workload, model), rows in _grouped(sums.select(grain + _SUMS), len(grain)):
         # Whole numbers over one denominator; fractions are made once a lease.
-        common = lcm(*(row["weight_den"] for row in rows))
-        held_ms = seen_ms = busy = 0
-        held, price = Held(leases=1), ZERO
-        for row in rows:
-            weight = row["weight_num"] * (common // row["weight_den"])
-            ms = weight * row["ms"]
-            held_ms += ms
-            if row["seen"]:
-                seen_ms += weight * row["seen"]
-                busy += weight * int(row["busy"])
-            at = (model, row["stretch"])
+        common = lcm(*(den for _, _, den, *_ in rows))
+        held_ms = seen_ms = busy_ppb_ms = 0
+        price = ZERO
+        joules: float | None = None
+        for stretch, num, den, _, ms, seen, busy, energy, metered, start, _ in rows:
+            weight = num * (common // den)
+            held_ms += weight * ms
+            if seen:
+                seen_ms += weight * seen
+                busy_ppb_ms += weight * busy
+            at = (model, stretch)
             if at not in prices:
-                prices[at] = (card.price(model, "on_demand", row["start"]) or ZERO) / HOUR_MS
-            price += prices[at] * ms
-            if row["metered"]:
-                held.joules = (held.joules or 0.0) + row["joules"]
-        price /= common
-        held.allocated = Fraction(held_ms, common)
+                prices[at] = (card.price(model, "on_demand", start) or ZERO) / HOUR_MS
+            price = prices[at] * (weight * ms) + price if price else prices[at] * (weight * ms)
+            if metered:
+                joules = (joules or 0.0) + energy
+        whole = Fraction(held_ms, common)
+        price = price if common == 1 else price / common
+        held = Held(whole, leases=1, joules=joules)
         if seen_ms:
-            mean = Fraction(busy, seen_ms * PPB)
-            held.seen = held.allocated if seen_ms == held_ms else Fraction(seen_ms, common)
-            held.observed_leases, held.observed_allocated = 1, held.allocated
-            held.active, held.waste = held.allocated * mean, price * (1 - mean)
-            use.means[lease] = mean
+            use = tenants[tenant]
+            seen_ppb_ms = seen_ms * PPB
+            use.means[lease] = Fraction(busy_ppb_ms, seen_ppb_ms)
+            held.seen = whole if seen_ms == held_ms else Fraction(seen_ms, common)
+            held.observed_leases, held.observed_allocated = 1, whole
+            # One fraction each: a product of fractions looks for common divisors three times.
+            held.active = Fraction(held_ms * busy_ppb_ms, common * seen_ppb_ms)
+            held.waste = Fraction(price.numerator * (seen_ppb_ms - busy_ppb_ms), price.denominator * seen_ppb_ms)
         list_prices[tenant].append(price)
         parts[tenant].append(held)
-        first, last = min(r["start"] for r in rows), max(r["end"] for r in rows)
-        entry = use.workloads.get((cluster, workload))
+        of_workloads[tenant, cluster, workload].append(held)
+        first, last = min(row[-2] for row in rows), max(row[-1] for row in rows)
+        entry = tenants[tenant].workloads.get((cluster, workload))
         if entry is None:
-            own = replace(held)  # further leases are added to it
-            use.workloads[cluster, workload] = WorkloadUse(cluster, workload, rows[0]["user"], first, last, own)
+            made = WorkloadUse(cluster, workload, rows[0][3], first, last)
+            tenants[tenant].workloads[cluster, workload] = made
         else:
             entry.start, entry.end = min(entry.start, first), max(entry.end, last)
-            entry.held.add(held)
+    for (tenant, *key), of_leases in of_workloads.items():
+        tenants[tenant].workloads[key[0], key[1]].held = Held.total(of_leases)
     for tenant, of_leases in parts.items():
         tenants[tenant].held = Held.total(of_leases)
         tenants[tenant].list_price = exact_sum(list_prices[tenant])
 
 
-def _grouped(frame: pl.DataFrame, grain: list[str]) -> Iterator[tuple[tuple[Any, ...], list[dict[str, Any]]]]:
-    """Yield the rows of a frame sorted by `grain`, group by group."""
-    group: list[dict[str, Any]] = []
-    current: tuple[Any, ...] | None = None
-    for row in frame.iter_rows(named=True):
-        key = tuple(row[c] for c in grain)
-        if key != current and group:
-            yield current or (), group
-            group = []
-        current = key
-        group.append(row)
-    if group:
-        yield current or (), group
-
-
-def _segments(rows: pl.DataFrame, cuts: list[int]) -> tuple[list[Segment], list[dict[str, Any]]]:
-    """Join contiguous rows of one lease and weight between cuts."""
-    grain = ["id", "weight_num", "weight_den", "stretch", "spot"]
-    ordered = _with_stretch(rows, cuts).sort(*grain, "start")
-    breaks = (pl.col("start") != pl.col("end").shift(1)) | pl.any_horizontal(
-        pl.col(c).ne_missing(pl.col(c).shift(1)) for c in grain
-    )
-    joined = (
-        ordered.with_columns(run=breaks.fill_null(value=True).cum_sum())
-        .group_by("run", maintain_order=True)
-        .agg(
-            pl.first(*grain, "workload", "lease_cluster", "model", "class", "whole_start", "device", "instance"),
-            pl.col("start").min(),
-            pl.col("end").max(),
-        )
-    )
-    described = joined.to_dicts()
-    segments = [
-        Segment(
-            order=(row["whole_start"], row["workload"], f"{row['device']}/{row['instance'] or ''}"),
-            start=row["start"],
-            end=row["end"],
-            gpus=Fraction(row["weight_num"], row["weight_den"]),
-            model=row["model"],
-            given=row["class"],
-            spot=row["spot"],
-        )
-        for row in described
-    ]
-    return segments, described
+def _grouped(frame: pl.DataFrame, keys: int) -> Iterator[tuple[tuple[Any, ...], list[tuple[Any, ...]]]]:
+    """Yield the rows of a frame that is sorted by its first columns, the keys, group by group: keys and the rest."""
+    for key, rows in groupby(frame.iter_rows(), key=lambda row: row[:keys]):
+        yield key, [row[keys:] for row in rows]
 
 
 def _unpriced(usage: pl.DataFrame, card: RateCard) -> Iterator[Finding]:
     """Name capacity without a price: it is left out of cost and bill."""
     stretches = (
-        _with_stretch(usage, card.edges)
+        with_stretch(usage, card.edges)
         .group_by("model", "stretch")
         .agg(at=pl.col("start").min(), until=pl.col("end").max())
         .sort("model", "stretch")
@@ -329,73 +270,6 @@ def _unpriced(usage: pl.DataFrame, card: RateCard) -> Iterator[Finding]:
         yield Finding("unknown_price", len(missing), f"no rate for {named}")
 
 
-def _tenant(
-    tenant: str, rows: pl.DataFrame, decisive: pl.DataFrame, scope: _Scope, tenants: dict[str | None, TenantUse]
-) -> list[Charge]:
-    config, card = scope.config, scope.card
-    settings = next(t for t in config.tenants if t.id == tenant)
-    discounts = settings.discounts_in_force
-    plain = Contract(card, discounts, scope.months)
-    cuts = sorted({*scope.cuts, *plain.edges}) if discounts else scope.cuts
-    pieces, stretches, described = _classified(settings, rows, scope, cuts, scope.within)
-    if not pieces and not stretches:
-        return []
-    contract = plain
-    if config.sla.thresholds or any(r.tiers for r in config.rates):
-        of_months = (
-            (pieces, stretches, described)
-            if scope.whole == scope.within
-            else _classified(settings, decisive, scope, cuts, scope.whole)
-        )
-        decision = decided(_hours(of_months[0], of_months[2]), of_months[1], card, scope.months)
-        contract = Contract(card, discounts, scope.months, decision)
-    use = tenants[tenant]
-    by_id = {r.id: r for r in config.reservations if r.tenant == tenant}
-    use.has_reservation = bool(stretches)
-    _sum_reservations(use, stretches, by_id, contract, scope)
-    return _sum_pieces(tenant, use, pieces, described, by_id, contract, scope.months)
-
-
-_Classified = tuple[list[Piece], list[ReservedStretch], list[dict[str, Any]]]
-
-
-def _classified(settings: Tenant, rows: pl.DataFrame, scope: _Scope, cuts: list[int], within: Interval) -> _Classified:
-    """Return the pieces of one tenant's leases by class, the use of its reservations, and the leases of the pieces."""
-    own = [
-        r
-        for r in scope.config.reservations
-        if r.tenant == settings.id and to_ms(r.to) > within[0] and to_ms(r.from_) < within[1]
-    ]
-    segments, described = _segments(rows, cuts)
-    if not segments and not own:
-        return [], [], []
-    pieces, stretches = classify(
-        segments,
-        [Reserved(r.id, r.model, r.gpus, to_ms(r.from_), to_ms(r.to)) for r in own],
-        _outages(scope.metered.outages, settings.id) if scope.config.sla.credit_downtime else [],
-        quota=settings.quota.gpus if settings.quota else None,
-        cuts=cuts,
-        within=within,
-    )
-    return pieces, stretches, described
-
-
-def _hours(pieces: Iterable[Piece], described: list[dict[str, Any]]) -> Iterator[tuple[str | None, str, int, Fraction]]:
-    for piece in pieces:
-        if piece.reservation is None:
-            hours = piece.gpus * (piece.end - piece.start) / HOUR_MS
-            yield described[piece.segment]["model"], piece.class_, piece.start, hours
-
-
-def _nobodys(rows: pl.DataFrame, card: RateCard, months: Months, tenants: dict[str | None, TenantUse]) -> list[Charge]:
-    """Charge nobody for what no tenant owns: it has a class and a rate, and stays unbilled."""
-    segments, described = _segments(rows, sorted({*card.edges, *months.starts}))
-    if not segments:
-        return []
-    pieces, _ = classify(segments, [], [], quota=None, cuts=(), within=(0, 0))
-    return _sum_pieces(None, tenants[None], pieces, described, {}, Contract(card, (), months), months)
-
-
 def _out_of_use(outages: pl.DataFrame, within: Interval) -> dict[str, Fraction]:
     """Return the GPU-hours of a period that were out of use, by the tenant whom that hits."""
     out: dict[str, Fraction] = defaultdict(Fraction)
@@ -403,114 +277,6 @@ def _out_of_use(outages: pl.DataFrame, within: Interval) -> dict[str, Fraction]:
     for tenant, gpus, start, end in hits.select("tenant", "gpus", "start", "end").iter_rows():
         out[tenant] += Fraction(gpus) * (min(end, within[1]) - max(start, within[0])) / HOUR_MS
     return out
-
-
-def _outages(outages: pl.DataFrame, tenant: str) -> list[Outage]:
-    return [
-        Outage(row["start"], row["end"], Fraction(row["gpus"]), row["model"])
-        for row in outages.filter(pl.col("tenant") == tenant).iter_rows(named=True)
-    ]
-
-
-def _sum_reservations(
-    use: TenantUse,
-    stretches: Iterable[ReservedStretch],
-    reservations: Mapping[str, Reservation],
-    contract: Contract,
-    scope: _Scope,
-) -> None:
-    # Whole ms by what they are charged for: a credit is in proportion to fee and downtime.
-    sums: dict[tuple[str, int, int, int], _ReservedMs] = {}
-    prices: dict[int, Fraction] = {}
-    for stretch in stretches:
-        reservation = reservations[stretch.reservation]
-        price = contract.reserved(reservation, stretch.start)
-        prices[id(price)] = price
-        month, card_stretch = scope.months.of(stretch.start), scope.card.stretch(stretch.start)
-        key = (stretch.reservation, id(price), month, card_stretch)
-        found = sums.setdefault(key, _ReservedMs(stretch.start))
-        ms = stretch.end - stretch.start
-        found.reserved += stretch.gpus * ms
-        found.taken.append((stretch.used + stretch.down) * ms)
-        if stretch.down:
-            found.down += stretch.down * ms
-    for (name, price_id, month, _), found in sums.items():
-        reservation, price = reservations[name], prices[price_id]
-        unused = (found.reserved - exact_sum(found.taken)) / HOUR_MS
-        fee, down = Fraction(found.reserved, HOUR_MS) * price, found.down / HOUR_MS * price
-        given_back = credit(scope.config.sla, contract.availability(name, month), fee, down)
-        use.reservation += fee
-        use.credit += given_back
-        use.unused_list_price += unused * (scope.card.on_demand_of(reservation, found.start) or 0)
-        for table, amount in (
-            (use.fees, fee),
-            (use.credits, given_back),
-            (use.unused, unused),
-            (use.unused_fees, unused * price),
-        ):
-            table[name] = table.get(name, ZERO) + amount
-        use.fees_spent[month] = use.fees_spent.get(month, ZERO) + fee
-
-
-@dataclass
-class _ReservedMs:
-    """GPU-ms of a reservation at one price within a month: all, what was in use or down, and what was down."""
-
-    start: int
-    reserved: int = 0
-    taken: list[Fraction] = field(default_factory=list)
-    down: Fraction = ZERO
-
-
-def _sum_pieces(
-    tenant: str | None,
-    use: TenantUse,
-    pieces: Iterable[Piece],
-    described: list[dict[str, Any]],
-    reservations: Mapping[str, Reservation],
-    contract: Contract,
-    months: Months,
-) -> list[Charge]:
-    charges = []
-    # Whole ms by what they are charged for; one product per price, not one per piece.
-    whole: dict[tuple[int, Class, bool, int, int, int], int] = {}
-    prices: dict[int, Fraction] = {id(None): ZERO}
-    for piece in pieces:
-        row = described[piece.segment]
-        if piece.reservation is not None:
-            price: Fraction | None = contract.reserved(reservations[piece.reservation], piece.start)
-        else:
-            price = contract.usage(row["model"], piece.class_, piece.start)
-        if price is not None:
-            prices[id(price)] = price
-        key = (
-            piece.segment,
-            piece.class_,
-            piece.reservation is None,
-            id(price),
-            months.of(piece.start),
-            piece.gpus.denominator,
-        )
-        whole[key] = whole.get(key, 0) + piece.gpus.numerator * (piece.end - piece.start)
-        charges.append(
-            Charge(
-                tenant, row["id"], row["workload"], row["model"], piece.start, piece.end, piece.gpus,
-                piece.class_, piece.reservation, price,
-            )
-        )  # fmt: skip
-    for (segment, class_, outside, price_id, month, denominator), amount in whole.items():
-        hours = Fraction(amount, denominator * HOUR_MS)
-        money = hours * prices[price_id]
-        row = described[segment]
-        workload = use.workloads[row["lease_cluster"], row["workload"]]
-        use.hours[class_] += hours
-        if outside:
-            workload.usage += money
-            use.usage += money
-            use.spent[month] = use.spent.get(month, ZERO) + money
-        else:
-            workload.reserved_cost += money
-    return charges
 
 
 def _unresolved(allocated: pl.DataFrame) -> Finding:

@@ -12,7 +12,9 @@ from app import address, statement_shelf, tables, words
 from app.scope import Scope
 from app.shares import CLASSES
 from exporter.errors import UsageError
+from pipelines.book.document import Line
 from pipelines.book.explaining import Explanation, explain
+from pipelines.book.price_walk import Repriced
 
 ROWS: Final = 1000
 
@@ -49,6 +51,8 @@ def show(scope: Scope, tenant: str) -> None:
     st.markdown(f"{scope.month.days.label}, rated by configuration `{words.literal(found.config_hash[:12])}`.")
     for step in found.steps:
         st.markdown(f"- {words.sentence(step)}")
+    if found.repriced is not None:
+        _repriced(found.repriced, line, scope.config.currency)
     if found.leases:
         _leases(found, currency, scope)
     elif not found.steps:
@@ -121,6 +125,29 @@ def _leases(found: Explanation, currency: str, scope: Scope) -> None:
         ],
         total=("The line", f"{len(leases):,}", words.amount(total, currency)),
     )
+
+
+def _repriced(walk: Repriced, line: Line, currency: str) -> None:
+    """Draw both sides of a reprice, down to the entries of the rate card."""
+    for title, parts, amount in (
+        ("Then", walk.then, walk.then_amount),
+        ("Now", walk.now, walk.now_amount),
+    ):
+        tables.sums(
+            [title, "Class", "GPU-hours", "Rate", currency, "Priced by"],
+            [
+                (
+                    tables.Cell(part.what, wraps=True), tables.Cell(CLASSES.get(part.class_, part.class_)),
+                    words.hours(part.gpu_hours), part.rate or words.UNKNOWN,
+                    words.amount(Decimal(part.amount), currency), tables.Cell(part.rate_entry, wraps=True),
+                )
+                for part in parts
+            ],
+            total=("Together", "", "", "", words.amount(Decimal(amount), currency), ""),
+        )  # fmt: skip
+    if Decimal(walk.booked_before):
+        st.markdown(f"Booked before: {words.literal(words.money(Decimal(walk.booked_before), currency))}.")
+    st.markdown(f"What is left is this line: **{words.literal(words.amount(Decimal(line.amount), currency))}**.")
 
 
 @st.cache_data(max_entries=32, show_spinner="Going back to its leases")

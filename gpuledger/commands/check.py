@@ -18,9 +18,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Load the configuration; say what it holds. A wrong one is one line and exit status 2; an engine away is 1.
 
-    A source that isn't there yet is a note: who writes it may come later.
+    A tenant that has rows in the ledger and isn't listed any more makes it wrong. A source that isn't there
+    yet is a note: who writes it may come later.
     """
     config = options.load_config(arguments)
+    if config.ledger.exists():
+        from pipelines.book.presence import hold_tenants
+
+        hold_tenants(config)
     counts = [
         (len(config.sources), "source"),
         (len(config.tenants), "tenant"),

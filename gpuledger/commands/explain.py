@@ -9,7 +9,9 @@ from gpuledger import options
 from gpuledger.tables import align
 
 if TYPE_CHECKING:
+    from pipelines.book.document import Line
     from pipelines.book.explaining import Explanation
+    from pipelines.book.price_walk import Repriced
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +41,8 @@ def _shown(found: Explanation, *, hours: bool) -> str:
         f"configuration {found.config_hash[:12]}",
         *found.steps,
     ]
+    if found.repriced is not None:
+        lines += ["", *_repriced(found.repriced, line)]
     if not found.leases:
         return "\n".join(lines)
     rows = [["Leases", "device", "class", "from (UTC)", "to", "GPU-hours", "coverage", "rate", "amount"]]
@@ -57,3 +61,18 @@ def _shown(found: Explanation, *, hours: bool) -> str:
     rows += [[], ["  this line", "", "", "", "", total, "", "", line.amount]]
     entries = sorted({f"  {lease.origin}; {lease.rate_entry}" for lease in found.leases})
     return "\n".join([*lines, "", *align(rows, left={0, 1, 2}), "", "From", *entries])
+
+
+def _repriced(found: Repriced, line: Line) -> list[str]:
+    rows = [["Prices", "of", "class", "GPU-hours", "rate", "amount", "priced by"]]
+    for name, parts, amount in (
+        ("then", found.then, found.then_amount),
+        ("now", found.now, found.now_amount),
+    ):
+        for p in parts:
+            hours = f"{p.gpu_hours:.6f}"
+            rows.append([f"  {name}", p.what, p.class_, hours, p.rate or "n/a", p.amount, p.rate_entry])
+        rows.append([f"  {name}, together", "", "", "", "", amount, ""])
+    for name, amount in (("booked before", found.booked_before), ("this line", line.amount)):
+        rows.append([f"  {name}", "", "", "", "", amount, ""])
+    return align(rows, left={0, 1, 2, 6})

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from exporter.errors import UsageError, WorkError
 from pipelines import publish
-from pipelines.book import journal
+from pipelines.book import journal, price_walk
 from pipelines.book.closing import up_to_date
 from pipelines.book.entries import Entry
+from pipelines.book.price_walk import Side
 from pipelines.book.reckoning import Reckoning
 from pipelines.book.shelf import FOLDER, ClosedBook, period_of, shelf
-from pipelines.book.whatif import WhatIf, compared, metering_that_differs, rated_by
+from pipelines.book.whatif import WhatIf, compared, metering_that_differs
 from pipelines.config import Config
 from pipelines.ledger import Ledger, open_ledger
 from pipelines.money import format_money, minor_unit, round_money
 from pipelines.periods import parse_period
+from pipelines.rating import rate
 from pipelines.report import LINES
+from pipelines.statement import make_report, within_of
 
 
 def credit(
@@ -94,7 +99,7 @@ def repriced(config: Config, prices: Config, period: str) -> WhatIf:
         UsageError: the month isn't closed, or the other configuration meters otherwise.
         LedgerError: the book was changed.
     """
-    return _difference(config, prices, _closed(config, period))
+    return _Repricing(config, prices, _closed(config, period)).difference()
 
 
 def reprice(config: Config, prices: Config, period: str, *, reason: str, now: datetime, by: str) -> list[Entry]:
@@ -107,7 +112,8 @@ def reprice(config: Config, prices: Config, period: str, *, reason: str, now: da
         raise UsageError("--reason is missing: the book keeps why")
     with open_ledger(config.ledger, "gpuledger adjust --reprice") as ledger:
         reckoning, open_month = _opened(ledger, config, now)
-        found = _difference(config, prices, _closed(config, period))
+        repricing = _Repricing(config, prices, _closed(config, period))
+        found = repricing.difference()
         before = journal.journal(reckoning.books)
         entries: list[Entry] = []
         for tenant in found.tenants:
@@ -127,7 +133,8 @@ def reprice(config: Config, prices: Config, period: str, *, reason: str, now: da
                         )
                     )
         if entries:
-            _book(ledger, config, reckoning, entries, now=now, by=by, prices=prices.config_hash)
+            note = {"prices": prices.config_hash, "walks": repricing.walks(entries)}
+            _book(ledger, config, reckoning, entries, now=now, by=by, note=note)
     return entries
 
 
@@ -146,8 +153,43 @@ def described(entry: Entry, currency: str) -> str:
     return f"{entry.id}  {entry.tenant}  {amount}  {entry.described()}, about {entry.charge_period}"
 
 
-def _difference(config: Config, prices: Config, book: ClosedBook) -> WhatIf:
-    then = book.config
+class _Repricing:
+    """A closed month at other prices.
+
+    Raises:
+        UsageError: they are in another currency, or come with another way of metering.
+    """
+
+    def __init__(self, config: Config, prices: Config, book: ClosedBook) -> None:
+        then = book.config
+        _hold_alike(then, prices, book)
+        self._book, self._prices, self._then = book, prices, then
+        self._at_prices, self._kept, self._metered = _at_prices(then, prices), book.report, book.metered()
+        self._rated = rate(self._metered, self._at_prices, within_of(period_of(book)))
+        self._report = make_report(
+            self._rated, self._at_prices, period_of(book), self._rated.findings, self._kept.as_of
+        )
+        self._already: dict[tuple[str, str], Decimal] = {}
+        for entry in journal.journal(config.ledger / FOLDER):
+            if entry.charge_period == book.period and entry.charge and entry.kind in {"reprice", "reversal"}:
+                key = (entry.tenant, entry.charge)
+                self._already[key] = self._already.get(key, Decimal(0)) + entry.amount
+
+    def difference(self) -> WhatIf:
+        """Return what it comes to, less what it came to with all its reprices."""
+        return _less(compared(self._kept, self._report, self._prices, []), self._already)
+
+    def walks(self, entries: Iterable[Entry]) -> dict[str, Any]:
+        """Return by entry how its amount comes about, as JSON values."""
+        rated_then = rate(self._metered, self._then, within_of(period_of(self._book)))
+        then, now = Side(rated_then, self._kept, self._then), Side(self._rated, self._report, self._at_prices)
+        return {
+            e.id: price_walk.repriced(then, now, e.tenant, e.charge, e.amount, self._then.currency).model_dump()
+            for e in entries
+        }
+
+
+def _hold_alike(then: Config, prices: Config, book: ClosedBook) -> None:
     if prices.currency != then.currency:
         raise UsageError(f"{prices.path.name}: amounts in {prices.currency} can't correct {then.currency}")
     changed = metering_that_differs(then, prices)
@@ -155,15 +197,6 @@ def _difference(config: Config, prices: Config, book: ClosedBook) -> WhatIf:
         raise UsageError(
             f"{prices.path.name}: {changed[0]} differs from what {book.period} was closed with; only prices may"
         )
-    kept = book.report
-    other = rated_by(_at_prices(then, prices), book.metered(), period_of(book), kept.as_of)
-    found = compared(kept, other, prices, [])
-    already: dict[tuple[str, str], Decimal] = {}
-    for entry in journal.journal(config.ledger / FOLDER):
-        if entry.charge_period == book.period and entry.charge and entry.kind in {"reprice", "reversal"}:
-            key = (entry.tenant, entry.charge)
-            already[key] = already.get(key, Decimal(0)) + entry.amount
-    return _less(found, already)
 
 
 def _at_prices(then: Config, prices: Config) -> Config:
@@ -225,9 +258,9 @@ def _book(
     *,
     now: datetime,
     by: str,
-    prices: str | None = None,
+    note: dict[str, Any] | None = None,
 ) -> None:
-    journal.book(reckoning.books, entries, at=now, by=by, note={"prices": prices} if prices else None)
+    journal.book(reckoning.books, entries, at=now, by=by, note=note)
     publication = publish.current(config.ledger)
     as_of = publication.as_of if publication else now
     publish.publish(config, up_to_date(ledger, config), made_from=ledger.made_from() or "", as_of=as_of)

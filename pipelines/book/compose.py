@@ -12,6 +12,7 @@ from pipelines.book.breakdown import UNKNOWN_MODEL, Sums, costs, hours_by, sums_
 from pipelines.book.conversion import in_own_currency
 from pipelines.book.document import Line, LinePart, Party, Past, Share, Spent, Statement
 from pipelines.book.entries import Entry
+from pipelines.book.notes import LATEST, notes
 from pipelines.config import Config, Tenant
 from pipelines.contract import Contract, Months
 from pipelines.instants import HOUR_MS, from_ms, to_ms
@@ -54,6 +55,7 @@ class StatementMaker:
         self._rows = {t.tenant: t for t in report.tenants}
         self._shared = shared_costs(rated, config, Period(report.period.from_, report.period.to))
         self._names = workload_names(rated)
+        self._unpriced = any(f.code == "unknown_price" for f in report.findings)
         self._charges: dict[str | None, list[Charge]] = {}
         for charge in rated.charges:
             self._charges.setdefault(charge.tenant, []).append(charge)
@@ -66,6 +68,7 @@ class StatementMaker:
         entries: Sequence[Entry] = (),
         trend: Sequence[Past] = (),
         number: str | None = None,
+        edition: int = LATEST,
     ) -> Statement:
         """Return the statement of a tenant that the report lists.
 
@@ -73,6 +76,7 @@ class StatementMaker:
             label: how the period is called ("2026-10").
             entries: what the book holds for this tenant in this period; they make up the report's `adjustment`.
             number: of a closed period's statement.
+            edition: how its notes are worded.
 
         Raises:
             ConfigError: it is in a currency of which no rate of exchange holds in the period's last instant.
@@ -102,7 +106,13 @@ class StatementMaker:
             **_shares(row, use, charges, self._names, config),
             budget=_budget(row, settings),
             trend=list(trend),
-            notes=_notes(row, report),
+            notes=notes(
+                row.coverage,
+                row.utilization,
+                unpriced=self._unpriced,
+                billing_hours=row.billing_hours,
+                edition=edition,
+            ),
         )
         return in_own_currency(made, config)
 
@@ -328,26 +338,6 @@ def _budget(row: TenantReport, settings: Tenant | None) -> Spent | None:
         spent_ratio=_number(Fraction(row.charges.total) / Fraction(monthly)) if monthly else None,
         gpu_hours_ratio=_number(Fraction(row.gpu_hours.allocated) / Fraction(hours)) if hours else None,
     )
-
-
-def _notes(row: TenantReport, report: Report) -> list[str]:
-    """Say what a reader must know to trust the figures."""
-    notes = []
-    if row.coverage is not None and row.coverage < 1:
-        notes.append(
-            f"Utilisation and waste rest on the {row.coverage:.1%} of the held time that was observed; "
-            "hours and amounts don't depend on it."
-        )
-    if row.coverage is None or row.utilization is None:
-        notes.append("Nothing of what was held was observed: utilisation and waste are unknown, not zero.")
-    if any(f.code == "unknown_price" for f in report.findings):
-        notes.append("Some hours have no price and are left out; such a period can't be closed.")
-    if row.billing_hours is not None:
-        notes.append(
-            f"Slurm billed {row.billing_hours:,.2f} billing-hours (TRESBillingWeights) for this tenant's jobs, those "
-            "without GPUs included; amounts go by GPU-hours."
-        )
-    return notes
 
 
 def past_of(rows: Iterable[tuple[str, float, Decimal]], currency: str) -> list[Past]:

@@ -6,21 +6,23 @@ from collections import defaultdict
 from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Final
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
 from exporter.errors import UsageError
+from pipelines.book import journal
 from pipelines.book.breakdown import hours_of
 from pipelines.book.compose import CAUSE_NAMES
 from pipelines.book.document import Line, LinePart, Statement
+from pipelines.book.price_walk import Repriced, contract_of, priced_by
 from pipelines.book.reckoning import Reckoned, Reckoning, of_book
 from pipelines.book.shelf import FOLDER, shelf
 from pipelines.book.statements import statement
 from pipelines.config import Config
 from pipelines.config.recorded import span
-from pipelines.contract import Contract, Months
 from pipelines.instants import HOUR_MS, from_ms, to_ms
 from pipelines.metering import Metered
 from pipelines.money import largest_remainder, plain
@@ -74,7 +76,10 @@ class LeasePart(_Part):
 
 
 class Explanation(_Part):
-    """A line, and what it is made of: `leases` add up to its quantity and amount, `hours` to each lease's hours."""
+    """A line, and what it is made of: `leases` add up to its quantity and amount, `hours` to each lease's hours.
+
+    Of a reprice `repriced` has both sides, in the ledger's currency.
+    """
 
     statement: str
     tenant: str
@@ -82,6 +87,7 @@ class Explanation(_Part):
     config_hash: str
     line: Line
     leases: list[LeasePart] = Field(default_factory=list)
+    repriced: Repriced | None = None
     steps: list[str] = Field(default_factory=list, description="for what no lease of the tenant's own made")
 
     def to_json(self) -> str:
@@ -109,7 +115,7 @@ def explain(config: Config, name: str, line: int) -> Explanation:
     else:
         metered, as_of = published_fleet(config.ledger)
         reckoned = Reckoning(config, metered, as_of).of(parse_period(period, config.timezone))
-    return _explained(found.statement, lines[line], reckoned, metered, name)
+    return _explained(found.statement, lines[line], reckoned, metered, name, config.ledger / FOLDER)
 
 
 def _named(config: Config, name: str) -> tuple[str, str]:
@@ -123,12 +129,17 @@ def _named(config: Config, name: str) -> tuple[str, str]:
     raise UsageError(f"{name}: no statement has this number; write TENANT/PERIOD for one that isn't closed")
 
 
-def _explained(statement: Statement, line: Line, reckoned: Reckoned, metered: Metered, name: str) -> Explanation:
+def _explained(
+    statement: Statement, line: Line, reckoned: Reckoned, metered: Metered, name: str, books: Path
+) -> Explanation:
     tenant = statement.tenant.id
     leases: list[LeasePart] = []
     if line.kind == "usage":
         own = [c for c in reckoned.rated.charges if c.tenant == tenant and c.reservation is None]
-        leases = _leases(own, line, reckoned, metered, statement.currency)
+        leases = _leases(tenant, own, line, reckoned, metered, statement.currency)
+    note = journal.note_of(books, line.reference) if line.reference else {}
+    walk = note.get("walks", {}).get(line.reference)
+    repriced = None if walk is None else Repriced.model_validate(walk)
     return Explanation(
         statement=name,
         tenant=tenant,
@@ -136,14 +147,21 @@ def _explained(statement: Statement, line: Line, reckoned: Reckoned, metered: Me
         config_hash=statement.config_hash,
         line=line,
         leases=leases,
-        steps=[*_steps(line, reckoned, tenant), *_converted(statement)],
+        repriced=repriced,
+        steps=[
+            *_steps(line, reckoned, tenant),
+            *_repriced_steps(line, reckoned, repriced, note.get("prices")),
+            *_converted(statement),
+        ],
     )
 
 
 _Key = tuple[str, str, str | None, Fraction]
 
 
-def _leases(charges: list[Charge], line: Line, reckoned: Reckoned, metered: Metered, currency: str) -> list[LeasePart]:
+def _leases(
+    tenant: str, charges: list[Charge], line: Line, reckoned: Reckoned, metered: Metered, currency: str
+) -> list[LeasePart]:
     """Part a line by lease, class, reservation and rate; cents go by largest remainder, as everywhere."""
     grouped: dict[_Key, list[Charge]] = defaultdict(list)
     for charge in charges:
@@ -154,8 +172,7 @@ def _leases(charges: list[Charge], line: Line, reckoned: Reckoned, metered: Mete
     attributes = {row["id"]: row for row in metered.leases.iter_rows(named=True)}
     observed = _observed(metered, {key[0] for key in keys}, reckoned)
     card = RateCard(reckoned.config)
-    settings = next(t for t in reckoned.config.tenants if t.id == charges[0].tenant) if charges else None
-    contract = Contract(card, settings.discounts_in_force if settings else (), Months([0]))
+    contract = contract_of(card, reckoned.config, tenant)
     found = []
     for i, key in enumerate(keys):
         lease, class_, reservation, _ = key
@@ -171,7 +188,9 @@ def _leases(charges: list[Charge], line: Line, reckoned: Reckoned, metered: Mete
                 first=from_ms(min(c.start for c in own)), last=from_ms(max(c.end for c in own)),
                 gpu_hours=_number(gpu_hours),
                 coverage=min(round(seen / float(gpu_hours), 6), 1.0) if gpu_hours else None,
-    rate=_rate(own), rate_entry=_entry(card, own[0], contract), amount=plain(amounts[i]), hours=hours,
+    rate=_rate(own),
+                rate_entry=priced_by(card, own[0].model, own[0].class_, own[0].start, contract),
+                amount=plain(amounts[i]), hours=hours,
             )
         )  # fmt: skip
     return found
@@ -222,21 +241,6 @@ def _rate(charges: list[Charge]) -> str | None:
     return None if rate is None else format(Decimal(rate.numerator) / Decimal(rate.denominator), "f")
 
 
-def _entry(card: RateCard, charge: Charge, contract: Contract) -> str:
-    """Name the entry of the rate card that priced a charge, and what changed its price."""
-    entry = card.entry(charge.model, charge.start)
-    if entry is None:
-        return "no entry of rates matches"
-    since = f" from {entry.from_:%Y-%m-%d}" if entry.from_ else ""
-    until = f" to {entry.to:%Y-%m-%d}" if entry.to else ""
-    text = f"rates: model {entry.model}{since}{until}, {charge.class_} {entry.price(charge.class_)} per GPU-hour"
-    if entry.tiers and entry.by_volume(charge.class_):
-        steps = ", ".join(f"{tier.price} above {tier.above} GPU-hours" for tier in entry.tiers)
-        text += f"; {entry.tiering.replace('_', ' ')} tiers of the month's volume: {steps}"
-    discount = contract.discount(charge.model, charge.class_, charge.start)
-    return text + (f"; less {discount.percent} %" if discount is not None else "")
-
-
 def _steps(line: Line, reckoned: Reckoned, tenant: str) -> Iterable[str]:
     """Say how a line comes about that no lease of the tenant's own made."""
     config, report = reckoned.config, reckoned.report
@@ -277,6 +281,24 @@ def _steps(line: Line, reckoned: Reckoned, tenant: str) -> Iterable[str]:
         yield f"{entry.described()}, booked in {entry.period} about {entry.charge_period}"
         if entry.kind == "late_data":
             yield f"what is known now of {entry.charge_period} at the rates of then, less what was charged for it"
+        elif entry.reverses:
+            yield f"it takes back {entry.reverses}, of which `gpuledger adjust --list` says more"
+
+
+def _repriced_steps(line: Line, reckoned: Reckoned, walk: Repriced | None, prices: str | None) -> Iterable[str]:
+    """Say what a month was closed with, what it comes to at the prices of the reprice, and what that leaves."""
+    entry = next((e for e in reckoned.entries if e.id == line.reference), None)
+    if entry is None or entry.kind != "reprice":
+        return
+    card = f"the prices of configuration {(prices or 'unknown')[:12]}"
+    if walk is None:
+        yield f"by {card}; it was booked by a release that didn't keep the entries of the rate card with it"
+        return
+    before = f", less {walk.booked_before} that was booked before" if Decimal(walk.booked_before) else ""
+    yield (
+        f"{entry.charge} of {entry.charge_period} was closed with {walk.then_amount} and comes to {walk.now_amount} at"
+        f" {card}: the difference{before} is {plain(entry.amount)}"
+    )
 
 
 def _idle_steps(line: Line, config: Config) -> Iterable[str]:

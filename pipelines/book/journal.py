@@ -59,6 +59,16 @@ def book(books: Path, entries: Sequence[Entry], *, at: datetime, by: str, note: 
     chain.append(books / NAME, chain.linked(content, chain.lines(books / NAME)))
 
 
+def note_of(books: Path, entry: str) -> dict[str, Any]:
+    """Return what was noted where an entry was booked by hand; nothing of one that wasn't.
+
+    Raises:
+        LedgerError: the journal was changed.
+    """
+    lines = chain.lines(books / NAME)
+    return next((dict(line["note"]) for line in lines if any(e["id"] == entry for e in line["entries"])), {})
+
+
 def next_id(entries: Iterable[Entry], period: str) -> str:
     """Return the id of the next entry of a period."""
     return f"{period}/{1 + sum(e.period == period for e in entries)}"

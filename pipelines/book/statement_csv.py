@@ -22,11 +22,11 @@ Amounts of `line` rows add up to `total`; of the views, each adds up to what the
 def to_csv(statement: Statement) -> bytes:
     """Return the statement as CSV in UTF-8; unknown is empty."""
     stream = io.StringIO()
-    writer = csv.DictWriter(stream, COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    common = _common(statement)
     for row in _rows(statement):
-        known = {key: _safe(value) for key, value in row.items() if value is not None}
-        writer.writerow({**_common(statement), **known})
+        writer.writerow([_safe(value) for value in map({**common, **row}.get, COLUMNS)])
     return stream.getvalue().encode()
 
 

@@ -16,6 +16,7 @@ import typst
 
 from pipelines.book.document import Line, Share, Statement
 from pipelines.book.figures import UNKNOWN, adding_up, amount, percent, quantity
+from pipelines.book.statement_outlook import outlook_tables
 from pipelines.book.words import ENGLISH, Words
 
 REPLACEMENT: Final = "\ufffd"
@@ -154,9 +155,16 @@ def _laid_out(s: Statement, words: Words) -> dict[str, Any]:
         **_views(s, words),
         "budget": _budget(s, words),
         "trend": _trend(s, words),
+        "outlook": outlook_tables(s, words),
         "notes": words.notes(s),
-        "footer": f"{number} · {tenant.id} · {words.number(s.label)} · {label('as of')} {as_of} UTC"
-        f" · {label('configuration')} {s.config_hash[:12]}",
+        # Each part reads in its own direction: a date's parts would else change places among Persian words.
+        "footer": [
+            [number],
+            [tenant.id],
+            [words.number(s.label)],
+            [label("as of"), f"{as_of} UTC"],
+            [label("configuration"), s.config_hash[:12]],
+        ],
     }
 
 

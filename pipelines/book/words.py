@@ -16,6 +16,7 @@ from persiantools.jdatetime import JalaliDate
 
 from exporter.errors import UsageError
 from pipelines.book.document import Statement
+from pipelines.book.notes import about_coverage, observed
 from pipelines.book.words_fa import LABELS, MEANINGS, NOTES, PHRASES
 
 LocaleName = Literal["en", "fa"]
@@ -71,9 +72,10 @@ class Words:
         if self.locale == "en":
             return [*statement.notes, *MEANINGS_EN]
         found = []
-        if statement.coverage is not None and statement.coverage < 1:
-            found.append(NOTES["coverage"].format(self.number(f"{statement.coverage:.1%}")))
-        if statement.coverage is None or statement.utilization is None:
+        said = about_coverage(statement.coverage, statement.utilization)
+        if said == "partly" and statement.coverage is not None:
+            found.append(NOTES["coverage"].format(self.number(observed(statement.coverage))))
+        elif said == "never":
             found.append(NOTES["unobserved"])
         if any("no price" in note for note in statement.notes):
             found.append(NOTES["unpriced"])

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
+
+import polars as pl
 
 from exporter.errors import LedgerError
 from pipelines.analysis.stage import tables as analysis_tables
@@ -82,16 +85,15 @@ def write(
     """
     report, period = reckoned.report, act.period
     numbers = _numbered(before, [t.tenant for t in report.tenants], config.closing.issuer, period)
-    made = _statements(reckoned, numbers, config, period)
     missing = tuple(f for f in config.closing.formats if find_spec(LIBRARIES[f]) is None)
     contents: dict[str, bytes] = {
         CONFIG: _config_as_read(config),
         "report.json": (report.to_json() + "\n").encode(),
         "entries.json": _entries(reckoned),
     }
-    for statement in made:
-        for format_ in ("json", "csv", *(f for f in config.closing.formats if f not in missing)):
-            contents[f"statements/{statement.tenant.id}.{format_}"] = rendered(statement, format_)
+    formats = ("json", "csv", *(f for f in config.closing.formats if f not in missing))
+    made, files = _rendered(_statements(reckoned, numbers, config, period), formats)
+    contents |= files
     tables = {
         "lease": part.leases,
         "usage": part.usage,
@@ -101,18 +103,13 @@ def write(
     }
     draft = books / f".{period}.draft"
     try:
-        shutil.rmtree(draft, ignore_errors=True)
-        (draft / "statements").mkdir(parents=True)
-        for name, content in contents.items():
-            (draft / name).write_bytes(content)
-        for name, rows in tables.items():
-            rows.write_parquet(draft / f"{name}.parquet")
-        manifest = _manifest(draft, reckoned, act, made, digest(part), books)
-        (draft / MANIFEST).write_text(manifest, encoding="utf-8")
-        for path in draft.rglob("*"):
-            if path.is_file():
-                path.chmod(0o444)
-                _synced(path)
+        try:
+            _write_draft(draft, contents, tables)
+            manifest = _manifest(draft, reckoned, act, made, digest(part), books)
+            _seal(draft, manifest)
+        except OSError:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
         line = chain.linked(
             {"period": period, "issuer": config.closing.issuer, "manifest": chain.sha256(manifest.encode())},
             [dict(book.line) for book in before],
@@ -124,6 +121,24 @@ def write(
     return Closed(period, numbers, report.fleet.billed, report.currency, line["hash"], missing)
 
 
+def _write_draft(draft: Path, contents: Mapping[str, bytes], tables: Mapping[str, pl.DataFrame]) -> None:
+    shutil.rmtree(draft, ignore_errors=True)
+    (draft / "statements").mkdir(parents=True)
+    for name, content in contents.items():
+        (draft / name).write_bytes(content)
+    for name, rows in tables.items():
+        rows.write_parquet(draft / f"{name}.parquet")
+
+
+def _seal(draft: Path, manifest: str) -> None:
+    """Write the manifest, and bring all of it to the disk, read-only."""
+    (draft / MANIFEST).write_text(manifest, encoding="utf-8")
+    for path in draft.rglob("*"):
+        if path.is_file():
+            path.chmod(0o444)
+            _synced(path)
+
+
 def _numbered(before: Sequence[ClosedBook], tenants: Sequence[str], issuer: str | None, period: str) -> dict[str, str]:
     """Number statements without gaps, per issuer and year of the period."""
     year = period[:4]
@@ -133,19 +148,40 @@ def _numbered(before: Sequence[ClosedBook], tenants: Sequence[str], issuer: str 
     return {tenant: f"{year}-{last + nth:06d}" for nth, tenant in enumerate(sorted(tenants), start=1)}
 
 
-def _statements(reckoned: Reckoned, numbers: dict[str, str], config: Config, period: str) -> list[Statement]:
+def _statements(reckoned: Reckoned, numbers: dict[str, str], config: Config, period: str) -> Iterator[Statement]:
     maker = StatementMaker(reckoned.rated, reckoned.report, config)
     past = trends(config, period)
-    return [
-        maker.of(
+    for tenant, number in numbers.items():
+        yield maker.of(
             tenant,
             label=period,
             entries=[e for e in reckoned.entries if e.tenant == tenant],
             trend=past.get(tenant, []),
             number=number,
         )
-        for tenant, number in numbers.items()
-    ]
+
+
+def _rendered(statements: Iterable[Statement], formats: Sequence[str]) -> tuple[list[Statement], dict[str, bytes]]:
+    """Return the statements, and each in each format by the name of its file.
+
+    Typst lays out on other cores while the next statement is being made.
+    """
+    made: list[Statement] = []
+    pages: dict[str, Future[bytes]] = {}
+    contents: dict[str, bytes] = {}
+    with ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="layout") as pool:
+        try:
+            for statement in statements:
+                made.append(statement)
+                for format_ in formats:
+                    name = f"statements/{statement.tenant.id}.{format_}"
+                    if format_ == "pdf":
+                        pages[name] = pool.submit(rendered, statement, format_)
+                    else:
+                        contents[name] = rendered(statement, format_)
+            return made, contents | {name: page.result() for name, page in pages.items()}
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _config_as_read(config: Config) -> bytes:

@@ -35,7 +35,7 @@ class BudgetReport(_Part):
     kind: Kind
     budget: str
     spent: str = Field(description="fees and shares of the whole month, and what was used so far")
-    spent_ratio: Ratio | None
+    spent_ratio: float | None = Field(description="to 6 decimals; below 0 where more was given back than charged")
     elapsed_ratio: Ratio
     exhausted_on: date | None
 

@@ -86,12 +86,12 @@ def test_more_credit_than_bill_is_a_negative_total_that_adds_up_everywhere(book:
     assert verify(config).problems == []
 
 
-def test_a_tenant_that_is_gone_from_the_configuration_still_gets_what_it_is_owed(book: Book) -> None:
+def test_a_tenant_that_is_retired_still_gets_what_it_is_owed(book: Book) -> None:
     config = book(LATE, config=CONFIG)
     close(config, "2026-09", now=NOW, by="ada")
     before = statement(config, "bio", "2026-09").statement
-    gone = CONFIG.replace("  - {id: bio}\n", "")
-    config = book(config=gone)  # the late row is gone as well: it is given back
+    retired = CONFIG.replace("  - {id: bio}\n", "  - {id: bio, retired: 2026-09-01}\n")
+    config = book(config=retired)  # the late row is gone as well: it is given back
     assert statement(config, "bio", "2026-09").statement == before
     owed = next(t for t in report(config, period="2026-10").tenants if t.tenant == "bio")
     assert Decimal(owed.charges.adjustment) < 0

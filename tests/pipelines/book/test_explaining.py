@@ -10,13 +10,17 @@ import pytest
 
 from exporter.errors import UsageError
 from gpuledger import cli
+from pipelines.book import adjusting, journal
 from pipelines.book.closing import close
+from pipelines.book.entries import Entry
 from pipelines.book.explaining import Explanation, explain
 from pipelines.book.statements import statement
 from pipelines.config import Config, load
 from pipelines.operations import run_once
 from tests.pipelines.book.conftest import CONFIG, Book
 from tests.pipelines.scene import Scene, seen
+
+NOW = datetime(2027, 1, 15, tzinfo=UTC)
 
 
 def of_kind(config: Config, tenant: str, kind: str) -> Explanation:
@@ -81,6 +85,67 @@ def test_coverage_is_that_of_the_samples_hour_by_hour(tmp_path: Path) -> None:
     (part,) = found.leases
     assert [hour.observed_gpu_hours for hour in part.hours] == [1.0, 0.5]
     assert part.coverage == 0.75
+
+
+def test_a_reprice_goes_back_to_the_entry_of_then_and_the_one_recorded_later(
+    book: Book, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = book()
+    close(config, "2026-09", now=NOW, by="ada")
+    card = '  - {model: "*H100*", to: 2026-10-01, recorded: 2026-11-20, on_demand: "2.30", reserved: "1.50"}\n'
+    dearer = card.replace("2026-11-20", "2026-11-25").replace('"2.30"', '"2.35"')
+    config = book(config=CONFIG.replace("reservations:\n", card + "reservations:\n"))
+    adjusting.reprice(config, config, "2026-09", reason="agreed", now=NOW, by="ada")
+    config = book(config=CONFIG.replace("reservations:\n", card + dearer + "reservations:\n"))
+    adjusting.reprice(config, config, "2026-09", reason="agreed again", now=NOW, by="ada")
+    config = book()  # what the card says now changes nothing of what was booked by it
+    lines = statement(config, "astro", "2026-10").statement.lines
+    first, second = (x for x in lines if x.description.startswith("Repriced: usage"))
+    walk = explain(config, "astro/2026-10", first.number).repriced
+    assert walk is not None
+    (then,), (now,) = walk.then, walk.now
+    assert (then.gpu_hours, then.rate, then.amount) == (10.0, "2", "20.00")
+    assert then.rate_entry == "rates: model *H100* to 2026-10-01, on_demand 2.00 per GPU-hour"
+    assert (now.gpu_hours, now.rate, now.amount) == (10.0, "2.3", "23.00")
+    assert now.rate_entry == "rates: model *H100* to 2026-10-01, recorded 2026-11-20, on_demand 2.30 per GPU-hour"
+    assert (first.amount, walk.booked_before) == ("3.00", "0.00")
+    found = explain(config, "astro/2026-10", second.number)
+    assert found.repriced is not None
+    assert (second.amount, found.repriced.now_amount, found.repriced.booked_before) == ("0.50", "23.50", "3.00")
+    assert any("the difference, less 3.00 that was booked before is 0.50" in step for step in found.steps)
+    assert cli.main(["explain", "astro/2026-10", str(second.number), "--config", str(config.path)]) == 0
+    assert "recorded 2026-11-25, on_demand 2.35 per GPU-hour" in capsys.readouterr().out
+    close(config, "2026-10", now=NOW, by="ada")
+    assert explain(config, "astro/2026-10", second.number).repriced == found.repriced
+
+
+def test_a_reprice_that_was_booked_without_its_walk_says_by_which_configuration(book: Book) -> None:
+    config = book()
+    close(config, "2026-09", now=NOW, by="ada")
+    entry = Entry("2026-10/1", "2026-10", "2026-09", "astro", "reprice", "usage", Decimal("3.00"), reason="agreed")
+    journal.book(config.ledger / "books", [entry], at=NOW, by="ada", note={"prices": "0123456789abcdef"})
+    line = next(x for x in statement(config, "astro", "2026-10").statement.lines if x.reference == "2026-10/1")
+    found = explain(config, "astro/2026-10", line.number)
+    assert found.repriced is None
+    assert any("configuration 0123456789ab; it was booked by a release that" in step for step in found.steps)
+
+
+def test_a_repriced_reservation_names_its_entry(book: Book) -> None:
+    config = book()
+    for month in ("2026-09", "2026-10"):
+        close(config, month, now=NOW, by="ada")
+    config = book(config=CONFIG.replace('reserved: "1.50", spot', 'reserved: "1.25", spot'))
+    adjusting.reprice(config, config, "2026-10", reason="agreed", now=NOW, by="ada")
+    line = next(
+        x
+        for x in statement(config, "astro", "2026-11").statement.lines
+        if x.description.startswith("Repriced: reservation")
+    )
+    walk = explain(config, "astro/2026-11", line.number).repriced
+    assert walk is not None
+    assert line.amount == "-12.00"  # 48 h × (1.25 − 1.50)
+    assert [(p.what, p.gpu_hours, p.rate, p.amount) for p in walk.now] == [("r1: 2 × *H100*", 48.0, "1.25", "60.00")]
+    assert walk.now[0].rate_entry == "rates: model *H100* from 2026-10-01, reserved 1.25 per GPU-hour"
 
 
 @pytest.mark.parametrize(

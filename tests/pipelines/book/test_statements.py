@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+from datetime import UTC, date, datetime
 from decimal import Decimal
+from typing import Final
 
 import openpyxl
 import pypdfium2
 import pytest
 
 from exporter.errors import LedgerError, UsageError
+from pipelines.book import adjusting
 from pipelines.book.document import Statement
 from pipelines.book.figures import adding_up
+from pipelines.book.statement_outlook import outlook_tables
 from pipelines.book.statement_pdf import to_png
 from pipelines.book.statements import FORMATS, rendered, statement
+from pipelines.book.words import words_of
 from pipelines.config import Config, load
 from pipelines.operations import report
+from pipelines.outlook.model import (
+    AnomalyReport,
+    BudgetReport,
+    CauseReport,
+    EntitlementReport,
+    Outlook,
+    ProjectionReport,
+    UnitCostReport,
+)
 from tests.pipelines.book.conftest import CONFIG, Book
 
 
@@ -132,6 +147,67 @@ def test_the_pdf_holds_what_is_owed_and_why(book: Book) -> None:
     for expected in ("Astro & Co, 2026-10", "Research Computing", "DRAFT", made.total, "72.00", "−3.00", "n/a", "4711"):
         assert expected in text
     assert all(png.startswith(b"\x89PNG") for png in to_png(made))
+
+
+AHEAD: Final = Outlook(
+    reached=datetime(2026, 10, 14, tzinfo=UTC),
+    projections=[
+        ProjectionReport(
+            tenant="astro", kind="money", method="run_rate", expected="310.22", low="298.00", high="333.50", days=12
+        )
+    ],
+    budgets=[
+        BudgetReport(
+            tenant="astro", kind="money", budget="1000.00", spent="-11.50", spent_ratio=-0.0115, elapsed_ratio=0.5,
+            exhausted_on=date(2026, 10, 28),
+        )
+    ],
+    anomalies=[
+        AnomalyReport(
+            tenant="astro", start=datetime(2026, 10, 5, 3, tzinfo=UTC), end=datetime(2026, 10, 5, 9, tzinfo=UTC),
+            gpu_hours=96.0, usual_gpu_hours=20.5, score=7.2, causes=[CauseReport(workload="train", gpu_hours=60.0)],
+        )
+    ],
+    unit_costs=[UnitCostReport(tenant="astro", allocated="6.83", active=None, tensor_active=None)],
+    entitlements=[
+        EntitlementReport(
+            tenant="astro", kind="reservation", name="r1", gpus=2, mean_gpus=1.2, peak_gpus=2.0, utilization=0.6
+        )
+    ],
+    fairness=None,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("locale", "expected"),
+    [
+        ("en", ("Looking ahead", "310.22", "333.50", "2026-10-28", "96.0", "train", "6.83", "Reservation r1", "60.0%")),
+        ("fa", ("پیش رو", "۳۱۰٫۲۲", "۶٫۸۳", "۶۰٫۰٪")),
+    ],
+)
+def test_the_pdf_of_a_draft_looks_ahead_and_that_of_a_closed_month_does_not(
+    book: Book, locale: str, expected: tuple[str, ...]
+) -> None:
+    made = draft(book(), "astro", "2026-10")
+    ahead, without = (outlook_tables(made.model_copy(update={"outlook": o}), words_of(locale)) for o in (AHEAD, None))
+    assert without is None
+    shown = json.dumps(ahead, ensure_ascii=False)
+    assert [text for text in expected if text not in shown] == []
+    pdf = rendered(made.model_copy(update={"outlook": AHEAD}), "pdf", locale)
+    pages = pypdfium2.PdfDocument(pdf)
+    text = "\n".join(page.get_textpage().get_text_range() for page in pages)
+    if locale == "en":
+        assert [wanted for wanted in expected if wanted not in text] == []
+
+
+def test_a_draft_with_more_credit_than_bill_and_a_budget_is_made(book: Book) -> None:
+    config = book()
+    adjusting.credit(
+        config, "astro", Decimal("900.00"), about="2026-09", reason="x", now=datetime(2026, 10, 20, tzinfo=UTC), by="a"
+    )
+    made = draft(config, "astro", "2026-09")
+    assert Decimal(made.total) < 0
+    assert rendered(made, "pdf").startswith(b"%PDF")
 
 
 def test_a_name_that_no_font_can_draw_keeps_no_statement_from_being_made(book: Book) -> None:
