@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -35,12 +36,14 @@ class Keys:
         present: tenants with usage or a reservation.
         weight: (allocated + reserved unused) × on-demand rate by tenant; UNATTRIBUTED weighs as one.
         hours, energy: GPU-hours held and kWh measured meanwhile, the same way.
+        billed: billing-hours of Slurm, the same way; of tenants that hold no GPU too.
     """
 
     present: list[str]
     weight: Mapping[str, Fraction]
     hours: Mapping[str, Fraction] = field(default_factory=dict)
     energy: Mapping[str, Fraction] = field(default_factory=dict)
+    billed: Mapping[str, Fraction] = field(default_factory=dict)
 
     def share(
         self, amount: Fraction, split: Driver, currency: str, fixed: Mapping[str, Decimal] | None = None
@@ -63,7 +66,11 @@ class Keys:
         if split == "fixed":
             rest = 100 - sum((Fraction(p) for p in fixed.values()), ZERO)
             return {**{tenant: Fraction(p) for tenant, p in fixed.items()}, UNATTRIBUTED: rest}
-        return {"proportional": self.weight, "gpu_hours": self.hours, "energy": self.energy}[split]
+        return self.weight if split == "proportional" else self.measured(split)
+
+    def measured(self, split: Driver) -> Mapping[str, Fraction]:
+        """Return what each has of a driver that is measured; of another: nothing."""
+        return {"gpu_hours": self.hours, "energy": self.energy, "slurm_billing": self.billed}.get(split, {})
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,7 @@ class Shared:
 def shared_costs(rated: Rated, config: Config, period: Period) -> Shared:
     """Return who shares what in a rated period; each cost is rounded once, before it is split."""
     used = users(rated)
-    keys = _keys(rated, used)
+    keys = keys_of(rated)
     costs = [(o, overhead_amount(o, period, config.timezone)) for o in config.overheads_in_force]
     overheads: dict[str, Shares] = {}
     for pool, cost in costs:
@@ -111,15 +118,21 @@ def users(rated: Rated) -> dict[str, TenantUse]:
     return {t: use for t, use in rated.tenants.items() if t is not None and (use.held.allocated or use.has_reservation)}
 
 
-def _keys(rated: Rated, used: Mapping[str, TenantUse]) -> Keys:
+def keys_of(rated: Rated) -> Keys:
+    """Return what shares of a rated period go by."""
+    used = users(rated)
     everyone: dict[str, TenantUse] = dict(used)
     if None in rated.tenants:
         everyone[UNATTRIBUTED] = rated.tenants[None]
+    billed: dict[str, Fraction] = defaultdict(Fraction)
+    for (tenant, _, _), hours in (rated.billed or {}).items():
+        billed[UNATTRIBUTED if tenant is None else tenant] += hours
     return Keys(
         sorted(used),
         {t: use.list_price + use.unused_list_price for t, use in everyone.items()},
         {t: use.held.allocated / HOUR_MS for t, use in everyone.items()},
         {t: kwh(use.held.joules) or ZERO for t, use in everyone.items()},
+        billed,
     )
 
 

@@ -22,6 +22,7 @@ from pipelines.book.reckoning import Reckoned, Reckoning, of_book
 from pipelines.book.shelf import FOLDER, shelf
 from pipelines.book.statements import statement
 from pipelines.config import Config
+from pipelines.config.money import Driver
 from pipelines.config.recorded import span
 from pipelines.instants import HOUR_MS, from_ms, to_ms
 from pipelines.metering import Metered
@@ -31,6 +32,7 @@ from pipelines.publish import published_fleet
 from pipelines.rates import RateCard
 from pipelines.rating import Charge, clipped, kwh
 from pipelines.report import Hours, Instant, Money, Ratio
+from pipelines.sharing import Keys, keys_of
 
 ORIGINS: Final = {
     "pod": "labels of samples (pod)",
@@ -38,6 +40,8 @@ ORIGINS: Final = {
     "slurm": "Slurm's accounting",
     "allocations": "an allocations file",
 }
+
+_UNITS: Final = {"gpu_hours": "GPU-hours held", "energy": "kWh measured while held", "slurm_billing": "billing-hours"}
 
 
 class _Part(BaseModel):
@@ -257,12 +261,13 @@ def _steps(line: Line, reckoned: Reckoned, tenant: str) -> Iterable[str]:
         yield f"of {total} that tenants share, this tenant's part is {line.amount}"
     elif line.kind == "overhead":
         parts = {part.description: part.amount for part in line.parts}
+        keys = keys_of(reckoned.rated)
         for pool in config.overheads_in_force:
             start, end = span(pool)
             if end <= report.period.from_ or start >= report.period.to:
                 continue
             own = f"; this tenant's part is {parts[pool.name]}" if pool.name in parts else ""
-            yield f"{pool.name}: {pool.monthly} a month, split {pool.split}{own}"
+            yield f"{pool.name}: {pool.monthly} a month, split {pool.split}{own}{_driven(pool.split, keys, tenant)}"
         yield f"of {total} that tenants share, this tenant's part is {line.amount}"
     elif line.kind == "commitment":
         settings = next(t for t in config.tenants if t.id == tenant)
@@ -283,6 +288,15 @@ def _steps(line: Line, reckoned: Reckoned, tenant: str) -> Iterable[str]:
             yield f"what is known now of {entry.charge_period} at the rates of then, less what was charged for it"
         elif entry.reverses:
             yield f"it takes back {entry.reverses}, of which `gpuledger adjust --list` says more"
+
+
+def _driven(split: Driver, keys: Keys, tenant: str) -> str:
+    """Say what the tenant has of a measured driver, and what there is of it, nobody's too."""
+    measured = keys.measured(split)
+    if not measured:
+        return ""
+    own, whole = measured.get(tenant, Fraction(0)), sum(measured.values(), Fraction(0))
+    return f", by {float(own):.6f} of {float(whole):.6f} {_UNITS[split]}"
 
 
 def _repriced_steps(line: Line, reckoned: Reckoned, walk: Repriced | None, prices: str | None) -> Iterable[str]:

@@ -14,7 +14,7 @@ from pipelines.config.section import Recorded, Section
 S = TypeVar("S", bound=Section)
 PERCENT: Final = Decimal(100)
 Policy = Literal["platform", "proportional", "even", "owner"]
-Driver = Literal["even", "proportional", "gpu_hours", "energy", "fixed"]
+Driver = Literal["even", "proportional", "gpu_hours", "energy", "slurm_billing", "fixed"]
 PricedClass = Literal["on_demand", "overflow", "spot", "reserved"]
 
 
@@ -203,7 +203,8 @@ class Overhead(Recorded):
     monthly: Amount
     """Money per local month; a part of a month costs its part."""
     split: Driver = "even"
-    """even: equal parts; proportional: by usage at list prices; gpu_hours: by hours held; energy: by kWh; fixed."""
+    """even: equal parts; proportional: by usage at list prices; gpu_hours: by hours held; energy: by kWh;
+    slurm_billing: by billing-hours, of jobs without GPUs too (`billing` of a Slurm source); fixed."""
     shares: Mapping[str, Amount] = Field(default_factory=dict)
     """fixed: percent by tenant; what is left of 100 stays unbilled."""
 
