@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from math import lcm
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from pipelines.intervals import Interval
 from pipelines.models import model_matches
@@ -20,8 +20,7 @@ Class = Literal["reserved", "on_demand", "overflow", "spot"]
 CLASSES: Final[tuple[Class, ...]] = ("reserved", "on_demand", "overflow", "spot")
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """A stretch of a lease with one weight, ordered among its tenant's by whole start, workload and device.
 
     Attributes:
@@ -63,8 +62,7 @@ class Outage:
     model: str | None
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """A part of a segment in one class; `reservation` where one covers it."""
 
     segment: int
@@ -75,8 +73,7 @@ class Piece:
     reservation: str | None
 
 
-@dataclass(frozen=True)
-class ReservedStretch:
+class ReservedStretch(NamedTuple):
     """How much of a reservation was in use and how much was down over [start, end)."""
 
     reservation: str
@@ -188,13 +185,26 @@ class _Sweep:
         rank = {n: at for at, n in enumerate(sorted(joining, key=lambda n: segments[n].order))}
         starts, ends = [s.start for s in segments], [s.end for s in segments]
         active: list[int] = []
+        fitted = False
         for start, end in pairwise(self._edges):
             active = [n for n in active if ends[n] > start]
-            if waiting and starts[waiting[-1]] <= start:
-                while waiting and starts[waiting[-1]] <= start:
-                    active.append(waiting.pop())
+            joined: list[int] = []
+            while waiting and starts[waiting[-1]] <= start:
+                joined.append(waiting.pop())
+            if joined:
+                joined.sort(key=rank.__getitem__)
+                active.extend(joined)
                 active.sort(key=rank.__getitem__)
-            self._instant(active, start, end)
+            fits = self._fit(active)
+            if fits:
+                # Until that changes, each is on demand to its own end.
+                for n in joined if fitted else active:
+                    self._emit(n, start, min(ends[n], self._edges[-1]), self._gpus[n], "on_demand", None)
+            else:
+                if fitted:
+                    self._cut_short(active, start)
+                self._instant(active, start, end)
+            fitted = fits
         gpus = self._in_gpus
         pieces = [Piece(p.segment, p.start, p.end, gpus(p.units), p.class_, p.reservation) for p in self._pieces]
         stretches = [
@@ -202,6 +212,23 @@ class _Sweep:
             for s in self._stretches
         ]
         return pieces, stretches
+
+    def _fit(self, active: list[int]) -> bool:
+        """Return whether there is but a quota, and all of it fits."""
+        if self._quota is None or self._reservations:
+            return False
+        units = 0
+        for n in active:
+            if self._given[n] is not None:
+                return False
+            units += self._gpus[n]
+        return units <= self._quota
+
+    def _cut_short(self, active: list[int], end: int) -> None:
+        for n in active:
+            piece = self._last_piece.get((n, "on_demand", None))
+            if piece is not None:
+                piece.end = min(piece.end, end)
 
     def _instant(self, active: list[int], start: int, end: int) -> None:
         live = [r for r in self._reservations if r.start <= start < r.end]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final
+from typing import Final, NamedTuple
 
 from pipelines.analysis.losses import ByCause
 from pipelines.billing_hours import Billed
@@ -19,7 +19,7 @@ ByModel = dict[str | None, tuple[Fraction, Fraction]]
 """Hours and money by model."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Held:
     """Sums over what one lease, workload or tenant held in the period, in GPU-ms unless said.
 
@@ -83,7 +83,7 @@ class Held:
         return self.seen / self.allocated if self.allocated else None
 
 
-@dataclass
+@dataclass(slots=True)
 class WorkloadUse:
     """A workload of one tenant in the period."""
 
@@ -154,8 +154,7 @@ class FleetUse:
     owned: dict[str, dict[str, ByModel]]
 
 
-@dataclass(frozen=True)
-class Charge:
+class Charge(NamedTuple):
     """A part of a lease in one class at one rate (None: no price is known)."""
 
     tenant: str | None
