@@ -56,13 +56,13 @@ def billed_table(facts: Facts) -> pl.DataFrame:
 
 
 def billed_hours(table: pl.DataFrame, config: Config, within: Interval) -> Billed | None:
-    """Return what was billed within a period, in ms; None: no source tells it.
+    """Return what was billed within a period, in ms; None: no source tells of any.
 
     Of a run that was suspended nobody knows when: its parts bill in proportion.
     """
-    if table.is_empty():
-        return None
     inside = table.filter((pl.col("start") < within[1]) & (pl.col("end") > within[0]))
+    if inside.is_empty():
+        return None
     stretches = tenancy(inside, config).select("from", "to", id="lease", payer="tenant")
     overlap = pl.min_horizontal("to", pl.lit(within[1])) - pl.max_horizontal("from", pl.lit(within[0]))
     whole = pl.col("end") - pl.col("start")

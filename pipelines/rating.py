@@ -28,6 +28,7 @@ from pipelines.rated import ZERO, ByModel, Charge, FleetUse, Held, Rated, Tenant
 from pipelines.rates import RateCard
 from pipelines.tables import Finding
 from pipelines.tenancy import tenancy
+from pipelines.uncollected import uncollected
 
 __all__ = ["Charge", "FleetUse", "Held", "Rated", "TenantUse", "WorkloadUse", "clipped", "kwh", "rate"]
 
@@ -35,6 +36,7 @@ LOST: Final = ("idle", "stranded", "down", "repair")
 INSTANT: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
+@uncollected()
 def rate(metered: Metered, config: Config, within: Interval) -> Rated:
     """Rate what was metered within a period, given in ms."""
     card = RateCard(config)

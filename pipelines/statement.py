@@ -29,10 +29,12 @@ from pipelines.report import (
 )
 from pipelines.sharing import shared_costs, shortfalls, users
 from pipelines.tables import Finding
+from pipelines.uncollected import uncollected
 
 ZERO = Fraction(0)
 
 
+@uncollected()
 def make_report(
     rated: Rated,
     config: Config,

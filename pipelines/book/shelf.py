@@ -18,6 +18,7 @@ import polars as pl
 
 from exporter.errors import LedgerError
 from pipelines.analysis.tables import IDLE, WINDOW, Analysis
+from pipelines.billing_hours import BILLED
 from pipelines.book import chain
 from pipelines.book.document import Statement
 from pipelines.book.entries import Entry
@@ -44,8 +45,9 @@ TABLES: Final[Mapping[str, dict[str, pl.DataType]]] = {
     "finding": FINDING,
     "bottleneck_window": WINDOW,
     "bottleneck_idle": IDLE,
+    "slurm_billing": BILLED,
 }
-ADDED: Final = frozenset({"bottleneck_window", "bottleneck_idle"})
+ADDED: Final = frozenset({"bottleneck_window", "bottleneck_idle", "slurm_billing"})
 """Tables that months closed by older releases don't have."""
 
 
@@ -104,6 +106,7 @@ class ClosedBook:
             findings_of(rows["finding"]),
             (to_ms(period.from_), to_ms(period.to)),
             Analysis(rows["bottleneck_window"], rows["bottleneck_idle"]),
+            {"slurm_billing": rows["slurm_billing"]},
         )
 
     def _table(self, name: str, schema: dict[str, pl.DataType]) -> pl.DataFrame:
@@ -138,15 +141,27 @@ def part_of(metered: Metered, period: Period) -> Metered:
     overlaps = (pl.col("start") < within[1]) & (pl.col("end") > within[0])
     findings = of_period(metered.findings, within)
     analysis = metered.analysis.within(within)
-    return Metered(leases.sort("id"), usage, metered.outages.filter(overlaps), findings, within, analysis)
+    billed = metered.state.get("slurm_billing", pl.DataFrame(schema=BILLED)).filter(overlaps)
+    state = {
+        "slurm_billing": billed.drop("id")
+        .sort(pl.all())
+        .with_row_index("id")
+        .cast({"id": pl.String})
+        .select(list(BILLED))
+    }
+    return Metered(leases.sort("id"), usage, metered.outages.filter(overlaps), findings, within, analysis, state)
 
 
 def digest(metered: Metered) -> str:
-    """Return a hash of usage and outages: equal ones are rated equally under one configuration.
+    """Return a hash of usage, outages and billing-hours: equal ones are rated equally under one configuration.
 
     Another release of polars may give another: what was closed is then only rated once more, to no difference.
     """
-    hashes = (frame.hash_rows(seed=0).to_numpy().tobytes() for frame in (metered.usage, metered.outages))
+    frames = [metered.usage, metered.outages]
+    billed = metered.state.get("slurm_billing")
+    if billed is not None and billed.height:  # months closed by older releases have none
+        frames.append(billed)
+    hashes = (frame.hash_rows(seed=0).to_numpy().tobytes() for frame in frames)
     return chain.sha256(b"|".join(hashes))
 
 

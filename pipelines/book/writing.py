@@ -100,6 +100,7 @@ def write(
         "outage": part.outages,
         "finding": finding_table(reckoned.findings),
         **analysis_tables(part.analysis),
+        **{name: rows for name, rows in part.state.items() if rows.height},
     }
     draft = books / f".{period}.draft"
     try:

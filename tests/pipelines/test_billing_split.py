@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+from pipelines.book.closing import close
 from pipelines.book.compose import make_statement
 from pipelines.book.explaining import explain
+from pipelines.book.verifying import verify
 from pipelines.config import Config, load
 from pipelines.operations import published_period, report, run_once
 from tests.pipelines.test_billing_hours import CONFIG, JOBS, TREE
@@ -17,6 +20,9 @@ from tests.pipelines.test_billing_hours import CONFIG, JOBS, TREE
 ROUND = JOBS.replace("12:00:03|3|n1|billing=13", "13:00:00|3600|n1|billing=54")
 # 10.00 for each of October's 744 hours.
 POOL = 'overheads: [{name: storage, monthly: "7440.00", split: slurm_billing}]\n'
+LATE = (
+    "12|12|vision|u1|gpu|normal|COMPLETED|2026-10-07T12:00:00|2026-10-07T13:00:00|3600|n1|billing=32,cpu=4,gres/gpu=1\n"
+)
 
 
 def site(folder: Path, *, jobs: str = ROUND, billing: str = ", billing: recorded", pool: str = POOL) -> Config:
@@ -60,3 +66,15 @@ def test_a_line_is_walked_to_the_billing_hours_behind_it(tmp_path: Path) -> None
     # The whole month's pool is 7440.00, 18/200 of it 669.60.
     (line,) = [n for n in explain(config, "sound/2026-10", 1).steps if n.startswith("storage")]
     assert line.endswith("this tenant's part is 669.60, by 18.000000 of 200.000000 billing-hours")
+
+
+def test_a_closed_month_keeps_its_billing_hours(tmp_path: Path) -> None:
+    config = site(tmp_path)
+    close(config, "2026-10", now=datetime(2026, 11, 20, tzinfo=UTC), by="a test", force=True, reason="tried")
+    assert verify(config).problems == []
+    # A GPU job that comes late costs 1.00, and moves the shares of 7440.00: 128/200 is now 160/232, 18/200 18/232.
+    (tmp_path / "jobs.txt").write_text(ROUND + LATE)
+    run_once(config)
+    booked = {t.tenant: t.charges.adjustment for t in report(config, period="2026-11").tenants}
+    # 5,131.034… and 577.241…, the cent left to the largest remainder: 5,131.04 - 4,761.60 + 1.00 and 577.24 - 669.60.
+    assert booked == {"vision": "370.44", "sound": "-92.36"}
