@@ -27,7 +27,7 @@ from pipelines.sources.prometheus import read_prometheus
 from pipelines.sources.prometheus.server import Ways
 from pipelines.tables import Batch
 
-CARDS_AT_ONCE = 16
+CARDS_AT_ONCE = 32  # as many samples as the lake is read in, for two cores
 Window = tuple[datetime, datetime]
 
 

@@ -14,7 +14,7 @@ import polars as pl
 
 from exporter.xid import xid_class
 from pipelines.health import Spell
-from pipelines.series import runs_of
+from pipelines.series import Ints, runs_of
 
 _ACTIONS: Final = {1: "reset the GPU", 2: "reboot the node", 3: "drain peer-to-peer", 4: "drain and reset"}
 _XID_MENDS: Final = {
@@ -41,14 +41,15 @@ def troubles(samples: pl.DataFrame) -> pl.DataFrame:
     """Return what samples (all of each card, from some time on) say of their devices' health: TROUBLE."""
     found = [pl.DataFrame(schema=TROUBLE)]
     cards = ["cluster", "device"]
-    for column in _WATCHED:
-        if column not in samples.columns or samples[column].is_null().all():
-            continue
-        rows = samples.select(*cards, "node", t=pl.col("time").dt.epoch("ms"), value=column).filter(
-            pl.col("value").is_not_null() & pl.col("value").is_not_nan()
-        )
+    watched = [c for c in _WATCHED if c in samples.columns and samples[c].null_count() < samples.height]
+    runs = runs_of(samples, cards) if watched else None
+    for column in watched:
+        value = samples[column]
+        rows = samples.select(*cards, "node", t=pl.col("time").dt.epoch("ms"), value=column)
+        if value.null_count() or value.is_nan().any():
+            rows = rows.filter(pl.col("value").is_not_null() & pl.col("value").is_not_nan())
         told = (
-            _telling(rows)
+            _telling(rows, runs if runs is not None and rows.height == samples.height else runs_of(rows, cards))
             .group_by(*cards, "t")
             .agg(pl.col("value").max().cast(pl.Int64), pl.col("node").min())
             .with_columns(metric=pl.lit(column))
@@ -57,16 +58,17 @@ def troubles(samples: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(found)
 
 
-def _telling(rows: pl.DataFrame) -> pl.DataFrame:
+def _telling(rows: pl.DataFrame, card_runs: tuple[Ints, Ints]) -> pl.DataFrame:
     """Return the rows that matter: most cards say the same all the time, and of them the first scrape tells all.
 
     Args:
         rows: ``cluster``, ``device``, ``node``, ``t``, ``value``.
+        card_runs: where runs of rows of one card begin, and how long they are.
     """
     if rows.is_empty():
         return rows
     card = ["cluster", "device"]
-    starts, lengths = runs_of(rows, card)
+    starts, lengths = card_runs
     t, value = rows["t"].to_numpy(), rows["value"].to_numpy()
     runs = rows[starts].select(
         *card,

@@ -165,6 +165,8 @@ def layout_changes(devices: pl.DataFrame, timeline: pl.DataFrame) -> pl.DataFram
         timeline: ``dev``, ``t``, ``reach``.
     """
     cut = devices.filter(pl.col("instance").is_not_null()).select("card").unique()
+    if cut.is_empty():
+        timeline = timeline.clear()
     rows = timeline.select("dev", "t", "reach").join(devices.select("dev", "card").join(cut, on="card"), on="dev")
     shown = (
         rows.group_by("card", "t")

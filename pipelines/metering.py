@@ -11,6 +11,7 @@ from typing import Final
 
 import polars as pl
 
+from pipelines.allocation import reused
 from pipelines.analysis.tables import Analysis
 from pipelines.capacity import Part, account, take_down
 from pipelines.config import Config, Rate, Reservation
@@ -159,6 +160,7 @@ def meter(inputs: Inputs, config: Config, *, window: Interval | None = None, eng
     return meter_again(inputs, config, window=window, memory=None, engine=engine)[0]
 
 
+@reused()
 def meter_again(
     inputs: Inputs,
     config: Config,

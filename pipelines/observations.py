@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from pipelines.findings import counted, of_cards
-from pipelines.quality import Scrapes
+from pipelines.quality import KEY_SHIFT, Scrapes
 from pipelines.streams import reach_of
 
 FROZEN_SCRAPES: Final = 5
@@ -54,7 +54,7 @@ def observe(scrapes: Scrapes, interval_ms: int | None) -> Observations:
     board = _mark_frozen(scrapes.board, frozen)
     return Observations(
         timeline=timeline.select("dev", "t", "reach", "node", "free_slices"),
-        presence=joined(timeline.filter(~pl.col("frozen")).select("dev", start="t", end="reach"), ["dev"]),
+        presence=joined(timeline.filter(~pl.col("frozen")).select("dev", start="t", end="reach")),
         hulls=timeline.group_by("card").agg(start=pl.col("t").min(), end=pl.col("reach").max()).sort("card"),
         busy=_busy(_mark_frozen(series, frozen), interval_ms, findings),
         energy=_energy(board, interval_ms, findings),
@@ -62,18 +62,15 @@ def observe(scrapes: Scrapes, interval_ms: int | None) -> Observations:
     )
 
 
-def joined(intervals: pl.DataFrame, key: list[str]) -> pl.DataFrame:
-    """Join intervals (``start``, ``end``) of one key that touch or overlap."""
-    ordered = intervals.sort(*key, "start")
-    before = pl.col("end").cum_max().shift(1).over(key)
-    island = (before.is_null() | (pl.col("start") > before)).cum_sum().alias("island")
-    return (
-        ordered.with_columns(island)
-        .group_by(*key, "island")
-        .agg(pl.col("start").min(), pl.col("end").max())
-        .sort(*key, "start")
-        .drop("island")
-    )
+def joined(intervals: pl.DataFrame) -> pl.DataFrame:
+    """Join intervals (``dev``, ``start``, ``end`` in ms, sorted by device and start) that touch or overlap."""
+    dev = intervals["dev"].to_numpy().astype(np.int64) << KEY_SHIFT
+    start, until = dev + intervals["start"].to_numpy(), np.maximum.accumulate(dev + intervals["end"].to_numpy())
+    apart = np.ones(len(dev), np.bool_)
+    apart[1:] = (start[1:] > until[:-1]) | (dev[1:] != dev[:-1])
+    firsts = np.flatnonzero(apart)
+    lasts = np.append(firsts[1:], len(dev))[: len(firsts)] - 1
+    return intervals[firsts].with_columns(end=pl.Series(until[lasts] - dev[lasts], dtype=pl.Int64))
 
 
 def _with_reach(frame: pl.DataFrame, key: str, interval_ms: int | None) -> pl.DataFrame:

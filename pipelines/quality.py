@@ -5,10 +5,13 @@ What is dropped or merged is counted as a finding. The rules stand in docs/numbe
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from exporter.catalog import BY_KEY
@@ -90,7 +93,7 @@ def clean(samples: pl.DataFrame, *, exporter_pods: Sequence[str], interval_ms: i
     findings += _xid_events(xids, devices)
     rows = _one_value_per_series(rows, series["card"], findings)
     rows = rows.with_columns(series[c].gather(rows["series"]).alias(c) for c in ("dev", "card", "owner", "stream"))
-    rows = _in_order(_streams_merged(rows, interval_ms), _key("dev", "grid_t"))
+    rows = _in_order(_streams_merged(rows, series, interval_ms), _key("dev", "grid_t"))
     return Scrapes(
         devices=devices,
         labels=series.select("dev", "card", *STREAM_KEY, "namespace", "pod", "said_uid", "job", "first"),
@@ -112,7 +115,7 @@ def _valid(samples: pl.DataFrame, at: pl.DataFrame, findings: list[pl.DataFrame]
     """
     powered = pl.col("power_watts") > 0
     kept, dropped = [], {}
-    for key in (c for c in samples.columns if c in BY_KEY):
+    for key in _doubtful(samples):
         metric, value = BY_KEY[key], pl.col(key)
         bad = ~value.is_finite() | (value < metric.minimum) | (value > metric.maximum)
         if metric.unit == "celsius" and metric.minimum == 0:  # not a distance, which may be nothing
@@ -121,11 +124,34 @@ def _valid(samples: pl.DataFrame, at: pl.DataFrame, findings: list[pl.DataFrame]
         if key in STAMPED_METRICS:
             good = value.clip(upper_bound=1.0) if metric.unit == "ratio" else value
             kept.append(pl.when(~bad).then(good).alias(key))
-    counts = samples.select(bad.sum().alias(key) for key, bad in dropped.items()).row(0, named=True)
+    counts = samples.select(bad.sum().alias(key) for key, bad in dropped.items()).row(0, named=True) if dropped else {}
     for key in (key for key, count in counts.items() if count):
         found = samples.select(*at, key, t=pl.col("time").dt.epoch("ms"), bad=dropped[key]).filter("bad").unique()
         findings.append(counted(found, "invalid_sample", f"{key}: blank, no number or out of range"))
-    return samples.select(kept)
+    return samples.select(STAMPED_METRICS).with_columns(kept)
+
+
+def _doubtful(samples: pl.DataFrame) -> list[str]:
+    """Return the metrics of which a value may be bad or too high: most have none, which their extremes tell."""
+    metrics = [key for key in samples.columns if key in BY_KEY]
+    if not metrics or samples.is_empty():
+        return []
+    extremes = samples.select(
+        *(pl.col(key).min().alias(f"{key} least") for key in metrics),
+        *(pl.col(key).max().alias(f"{key} most") for key in metrics),
+        *(pl.col(key).sum().alias(f"{key} all") for key in metrics),
+    ).row(0, named=True)
+
+    def doubtful(key: str) -> bool:
+        metric, least, most = BY_KEY[key], extremes[f"{key} least"], extremes[f"{key} most"]
+        if least is None:
+            return False
+        highest = min(metric.maximum, 1.0) if metric.unit == "ratio" else metric.maximum
+        lowest = sys.float_info.min if metric.unit == "celsius" and metric.minimum == 0 else metric.minimum
+        no_number = not math.isfinite(extremes[f"{key} all"])  # extremes pass over those that are none
+        return no_number or least < lowest or most > highest
+
+    return [key for key in metrics if doubtful(key)]
 
 
 def _xids(samples: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
@@ -135,9 +161,14 @@ def _xids(samples: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _xid_events(codes: pl.DataFrame, devices: pl.DataFrame) -> list[pl.DataFrame]:
-    """Count XIDs: the gauge holds the last code for ever, so an event is a change to another code than 0."""
+    """Count XIDs: the gauge holds the last code for ever, so an event is a change to another code than 0.
+
+    Args:
+        codes: sorted by card and time.
+    """
+    another = pl.col("card").ne_missing(pl.col("card").shift(1))
     events = (
-        codes.filter((pl.col("code") > 0) & pl.col("code").ne_missing(pl.col("code").shift(1).over("card")))
+        codes.filter((pl.col("code") > 0) & (another | pl.col("code").ne_missing(pl.col("code").shift(1))))
         .join(devices.filter(pl.col("instance").is_null()).select("card", "device"), on="card")
         .with_columns(start="t", end=pl.col("t") + 1)
     )
@@ -163,7 +194,8 @@ def distinct(keys: pl.Series) -> bool:
 def _in_order(rows: pl.DataFrame, key: pl.Expr) -> pl.DataFrame:
     """Sort by a whole number; samples come sorted by label set, and where that is by time too nothing moves."""
     keys = rows.select(key.alias("key")).to_series()
-    return rows if rises(keys) else rows[keys.arg_sort()]
+    # What isn't sorted is mostly two sorted parts, which a merge sort puts together in one pass.
+    return rows if rises(keys) else rows[np.argsort(keys.to_numpy(), kind="stable")]
 
 
 def _one_value_per_series(rows: pl.DataFrame, card: pl.Series, findings: list[pl.DataFrame]) -> pl.DataFrame:
@@ -194,18 +226,18 @@ def _one_value_per_series(rows: pl.DataFrame, card: pl.Series, findings: list[pl
     return pl.concat([rows.filter(~several), merged.select(rows.columns)])
 
 
-def _streams_merged(rows: pl.DataFrame, interval_ms: int | None) -> pl.DataFrame:
+def _streams_merged(rows: pl.DataFrame, series: pl.DataFrame, interval_ms: int | None) -> pl.DataFrame:
     """Add ``grid_t``, the device's scrape that a row belongs to, and drop values that another stream measured.
 
     A stream is a replica, job and host name; of several for one device the first by name counts.
     """
     rows = rows.with_columns(grid_t="t")
-    several = rows.select("card", "stream").unique().group_by("card").len().filter(pl.col("len") > 1)
-    if not several.height:
+    several = series.group_by("card").agg(pl.col("stream").n_unique()).filter(pl.col("stream") > 1)["card"]
+    if not len(several):
         return rows
-    alone = rows.join(several, on="card", how="anti")
-    together = rows.join(several, on="card", how="semi")
-    return pl.concat([alone, merge_streams(together, interval_ms).select(alone.columns)])
+    together = rows["card"].is_in(several.implode())
+    merged = merge_streams(rows.filter(together), interval_ms)
+    return pl.concat([rows.filter(~together), merged.select(rows.columns)])
 
 
 def _timeline(rows: pl.DataFrame, series: pl.DataFrame) -> pl.DataFrame:
@@ -217,15 +249,14 @@ def _timeline(rows: pl.DataFrame, series: pl.DataFrame) -> pl.DataFrame:
         slice=series["slice_code"].gather(rows["series"]),
         free=pl.col("owner").is_null(),
     )
-    if distinct(labelled["key"]):
-        lines = labelled.with_columns(free_slices=(pl.col("free") & pl.col("slice").is_not_null()).cast(pl.UInt32))
-    else:
-        lines = labelled.group_by("key").agg(
-            pl.first("dev", "t"),
-            pl.col("node").replace(0, None).min().fill_null(0),
-            free_slices=pl.col("slice").filter("free").drop_nulls().n_unique(),
-        )
-    lines = _in_order(lines, pl.col("key"))
+    once, several = _once(labelled)
+    alone = once.with_columns(free_slices=(pl.col("free") & pl.col("slice").is_not_null()).cast(pl.UInt32))
+    merged = several.group_by("key").agg(
+        pl.first("dev", "t"),
+        pl.col("node").replace(0, None).min().fill_null(0),
+        free_slices=pl.col("slice").filter("free").drop_nulls().n_unique(),
+    )
+    lines = _in_order(_both(alone, merged), pl.col("key"))
     names = series.select("node_rank", "node").unique("node_rank").sort("node_rank").drop_nulls()["node"]
     by_rank = pl.concat([pl.Series([None], dtype=pl.String), names])
     return lines.select("dev", "t", "free_slices", node=by_rank.gather(lines["node"]))
@@ -245,17 +276,15 @@ def _claims(rows: pl.DataFrame, series: pl.DataFrame) -> pl.DataFrame:
         memory="memory_used_bytes",
         busy=pl.min_horizontal("engine_active_ratio", "gpu_util_ratio"),
     )
-    if distinct(labelled["key"]):
-        claims = labelled.with_columns(slices=pl.lit(1, pl.UInt32))
-    else:
-        claims = labelled.group_by("key", "owner").agg(
-            pl.first("dev", "t"),
-            pl.max_horizontal(
-                pl.col("slice").drop_nulls().n_unique(), pl.col("container").n_unique(), pl.lit(1, pl.UInt32)
-            ).alias("slices"),
-            pl.col("memory", "busy").min(),
-        )
-    ordered = claims if rises(claims["key"]) else claims.sort("key", "owner")
+    once, several = _once(labelled)
+    merged = several.group_by("key", "owner").agg(
+        pl.first("dev", "t"),
+        pl.max_horizontal(
+            pl.col("slice").drop_nulls().n_unique(), pl.col("container").n_unique(), pl.lit(1, pl.UInt32)
+        ).alias("slices"),
+        pl.col("memory", "busy").min(),
+    )
+    ordered = _in_order(_both(once.with_columns(slices=pl.lit(1, pl.UInt32)), merged.sort("owner")), pl.col("key"))
     return ordered.select("dev", "t", "owner", pl.col("slices").cast(pl.UInt32), "memory", "busy")
 
 
@@ -263,17 +292,35 @@ def _series(rows: pl.DataFrame) -> pl.DataFrame:
     """One row per device and time; of the owners' copies of one device's value the smaller counts."""
     metrics = [key for key in STAMPED_METRICS if key != "energy_joules_total"]
     keyed = rows.select(_key("dev"), "dev", "t", *metrics, "busy_seen")
-    if not distinct(keyed["key"]):
-        keyed = keyed.group_by("key").agg(pl.first("dev", "t"), pl.col(metrics).min(), pl.col("busy_seen").any())
-    return _in_order(keyed, pl.col("key")).drop("key")
+    once, several = _once(keyed)
+    merged = several.group_by("key").agg(pl.first("dev", "t"), pl.col(metrics).min(), pl.col("busy_seen").any())
+    return _in_order(_both(once, merged), pl.col("key")).drop("key")
 
 
 def _board(rows: pl.DataFrame) -> pl.DataFrame:
     """Energy and power belong to the board, on whichever of its series they stand."""
     metered = rows.filter(pl.col("energy_joules_total").is_not_null() | pl.col("power_seen"))
     keyed = metered.select(_key("card"), "card", "t", "energy_joules_total", "power_watts", "power_seen")
-    if not distinct(keyed["key"]):
-        keyed = keyed.group_by("key").agg(
-            pl.first("card", "t"), pl.col("energy_joules_total", "power_watts").min(), pl.col("power_seen").any()
-        )
-    return _in_order(keyed, pl.col("key")).drop("key")
+    once, several = _once(keyed)
+    merged = several.group_by("key").agg(
+        pl.first("card", "t"), pl.col("energy_joules_total", "power_watts").min(), pl.col("power_seen").any()
+    )
+    return _in_order(_both(once, merged), pl.col("key")).drop("key")
+
+
+def _once(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the rows whose ``key`` comes once, and the others: mostly few, and only they have to be grouped."""
+    if distinct(rows["key"]):
+        return rows, rows.clear()
+    keys = rows["key"].to_numpy()
+    again = keys[1:] == keys[:-1]
+    if (keys[1:] >= keys[:-1]).all():
+        several = pl.Series(np.append(False, again) | np.append(again, False))
+    else:
+        several = rows["key"].is_duplicated()
+    return rows.filter(~several), rows.filter(several)
+
+
+def _both(once: pl.DataFrame, merged: pl.DataFrame) -> pl.DataFrame:
+    """Return rows that came once and those that were merged from several, with the columns of the latter."""
+    return pl.concat([once.select(merged.columns), merged]) if merged.height else once

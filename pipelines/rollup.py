@@ -19,13 +19,11 @@ from pipelines.fleet import Fleet
 from pipelines.instants import HOUR_MS
 from pipelines.leases import Lease
 from pipelines.observations import RATIOS
+from pipelines.overlap import Overlap
 from pipelines.series import DEVICE_KEY
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-
-_KEY_SHIFT: Final = 44  # room for 500 years of ms below a device's number
-_KEY_OFFSET: Final = 1 << 43
 
 USAGE: Final[dict[str, pl.DataType]] = {
     "cluster": pl.String(),
@@ -227,54 +225,13 @@ def _cut(parts: Sequence[Part], cuts: Sequence[int]) -> pl.DataFrame:
 
 
 def _observed(spans: pl.DataFrame, busy: pl.DataFrame) -> pl.DataFrame:
-    overlap = _Overlap(spans, busy)
+    overlap = Overlap(spans, busy)
     columns: dict[str, Floats] = {}
     for name in RATIOS:
-        columns[f"{name}_observed_ms"] = overlap.sum(busy[name].is_not_null().to_numpy().astype(np.float64))
-        columns[f"{name}_ppb_ms"] = overlap.sum(busy[name].fill_null(0).to_numpy().astype(np.float64))
-    columns["memory_byte_ms"] = overlap.sum(busy["memory_used_bytes"].fill_null(0.0).to_numpy())
+        columns[f"{name}_observed_ms"] = overlap.lasting(busy[name])
+        columns[f"{name}_ppb_ms"] = overlap.sum(busy[name])
+    columns["memory_byte_ms"] = overlap.sum(busy["memory_used_bytes"])
     return pl.DataFrame(columns).with_columns(pl.exclude("memory_byte_ms").round().cast(pl.Int64))
-
-
-class _Overlap:
-    """How long each segment of a device lies in each of its spans.
-
-    Args:
-        spans: ``dev``, ``start``, ``end``, sorted; disjoint within a device.
-        segments: the same columns, in any order; they may overlap.
-    """
-
-    def __init__(self, spans: pl.DataFrame, segments: pl.DataFrame) -> None:
-        self._count = spans.height
-        starts, ends = _keys(spans["dev"], spans["start"]), _keys(spans["dev"], spans["end"])
-        left, right = _keys(segments["dev"], segments["start"]), _keys(segments["dev"], segments["end"])
-        first = np.searchsorted(ends, left, side="right")
-        last = np.searchsorted(starts, right, side="left")
-        pieces = np.maximum(last - first, 0)
-        of = np.repeat(np.arange(len(left)), pieces)
-        nth = np.arange(len(of)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-        self._span = first[of] + nth
-        # Whole numbers of ms, as floats: exact, and converted once.
-        self._ms = (np.minimum(right[of], ends[self._span]) - np.maximum(left[of], starts[self._span])).astype(float)
-        self._of = of
-
-    def any(self) -> npt.NDArray[np.bool_]:
-        """Return which spans have a segment."""
-        touched = np.zeros(self._count, np.bool_)
-        touched[self._span] = True
-        return touched
-
-    def sum(self, values: Floats) -> Floats:
-        """Return per span the sum of value × ms; whole numbers stay exact below 2^53 a span."""
-        sums: Floats = np.bincount(self._span, weights=values[self._of] * self._ms, minlength=self._count).astype(
-            np.float64
-        )
-        return sums
-
-
-def _keys(dev: pl.Series, t: pl.Series) -> Ints:
-    keys: Ints = (dev.to_numpy().astype(np.int64) << _KEY_SHIFT) + t.to_numpy() + _KEY_OFFSET
-    return keys
 
 
 def _energy(
@@ -282,8 +239,8 @@ def _energy(
 ) -> Floats:
     """Return joules per span; NaN where the board's energy was not measured."""
     boards = energy.rename({"card": "dev"})
-    overlap = _Overlap(spans, boards)
-    joules = overlap.sum(boards["watts"].to_numpy()) / 1000
+    overlap = Overlap(spans, boards)
+    joules = overlap.sum(boards["watts"]) / 1000
     joules[~overlap.any()] = np.nan
     devs = spans["dev"].to_numpy()
     for card, parts in ((card, instances[card]) for card in instances if card in cards):

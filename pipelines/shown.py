@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from pipelines.device_health import TROUBLE, troubles
@@ -18,7 +19,7 @@ from pipelines.fleet import layout_changes
 from pipelines.observations import Observations, observe
 from pipelines.owners import runs_from_labels
 from pipelines.quality import Scrapes, clean
-from pipelines.series import DEVICE_KEY
+from pipelines.series import DEVICE_KEY, runs_of
 
 CARD_KEY: Final = ["cluster", "device"]
 _CARD: Final[dict[str, pl.DataType]] = dict.fromkeys(CARD_KEY, pl.String())
@@ -108,6 +109,7 @@ def show(samples: pl.DataFrame, reading: Reading, scheduled: pl.DataFrame) -> Sh
     scrapes, seen = observed(samples, reading)
     runs, named = runs_from_labels(scrapes, seen, scheduled)
     free = pl.col("free_slices").cast(pl.Int64)
+    before = pl.when(pl.col("dev") == pl.col("dev").shift(1)).then(free.shift(1))  # sorted by device and time
     found = pl.concat(seen.findings)
     by_device = {
         "shown_device": _devices(scrapes, seen),
@@ -115,9 +117,7 @@ def show(samples: pl.DataFrame, reading: Reading, scheduled: pl.DataFrame) -> Sh
         .group_by("dev", "namespace", "pod", "said_uid", "job")
         .agg(pl.col("first").min()),
         "shown_presence": seen.presence,
-        "shown_slices": seen.timeline.filter(free.ne_missing(free.shift(1).over("dev").fill_null(0))).select(
-            "dev", "t", count=free
-        ),
+        "shown_slices": seen.timeline.filter(free.ne_missing(before.fill_null(0))).select("dev", "t", count=free),
         "shown_run": runs,
         "shown_named": named,
         "shown_layout": layout_changes(scrapes.devices, seen.timeline),
@@ -133,18 +133,17 @@ def show(samples: pl.DataFrame, reading: Reading, scheduled: pl.DataFrame) -> Sh
 
 def _devices(scrapes: Scrapes, seen: Observations) -> pl.DataFrame:
     card_of = scrapes.devices.select("dev", "card")
+    newest = pl.col("dev").ne_missing(pl.col("dev").shift(-1))  # sorted by device and time
     node = (
         seen.timeline.filter(pl.col("node").is_not_null())
-        .group_by("dev", maintain_order=True)
-        .agg(pl.col("t", "node").last())
+        .filter(newest)
+        .select("dev", "t", "node")
         .join(card_of, on="dev")
         .sort("t", "dev")
         .group_by("card")
         .agg(pl.col("node").last())
     )
-    times = seen.timeline.group_by("dev").agg(
-        first=pl.col("t").min(), last=pl.col("reach").max(), seen=pl.col("t").max()
-    )
+    times = _times(seen.timeline)
     counters = scrapes.board.filter(pl.col("energy_joules_total").is_not_null())["card"].unique()
     xids = scrapes.xids["card"].unique()
     whole = pl.col("instance").is_null()
@@ -154,6 +153,23 @@ def _devices(scrapes: Scrapes, seen: Observations) -> pl.DataFrame:
         .with_columns(
             counter=whole & pl.col("dev").is_in(counters.implode()), xid=whole & pl.col("dev").is_in(xids.implode())
         )
+    )
+
+
+def _times(timeline: pl.DataFrame) -> pl.DataFrame:
+    """Return of each device its ``first`` and last (``seen``) scrape, and until when the ``last`` stands.
+
+    Args:
+        timeline: sorted by device and time.
+    """
+    starts, lengths = runs_of(timeline, ["dev"])
+    reach = timeline["reach"].to_numpy()
+    ends = starts + lengths - 1
+    return timeline[starts].select(
+        "dev",
+        first="t",
+        last=pl.Series(np.maximum.reduceat(reach, starts) if len(starts) else reach),
+        seen=timeline["t"].gather(ends),
     )
 
 

@@ -76,7 +76,8 @@ def _presence(old: pl.DataFrame, fresh: pl.DataFrame) -> pl.DataFrame:
     before = old.with_columns(end=pl.min_horizontal("end", "seam"))
     after = fresh.with_columns(start=pl.max_horizontal("start", "seam"))
     pieces = pl.concat([before, after]).filter(pl.col("start") < pl.col("end"))
-    return joined(pieces.drop("seam"), DEVICE_KEY)
+    ordered = pieces.drop("seam").sort(*DEVICE_KEY, "start").with_columns(dev=pl.struct(DEVICE_KEY).rle_id())
+    return joined(ordered).drop("dev")
 
 
 def _runs(old: pl.DataFrame, fresh: pl.DataFrame) -> pl.DataFrame:

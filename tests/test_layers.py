@@ -45,7 +45,7 @@ OPTIONAL: Final = {
     "pipelines/book/statement_pdf.py": {"typst"},  # comes with [reports]
     "pipelines/book/words.py": {"persiantools"},  # comes with [reports]
     "pipelines/book/statement_xlsx.py": {"xlsxwriter"},  # comes with [reports]
-    "pipelines/sources/prometheus/xor_jit.py": {"numba"},  # comes with [fast]; loaded where it is
+    "pipelines/compiled.py": {"numba"},  # comes with [fast]; loaded where it is
     "pipelines/engine/connect.py": {"grpc", "pyarrow", "pyspark"},  # comes with [spark]; inside functions
     "pipelines/promql/lint.py": {"promql_parser"},  # comes with [dashboards], whose queries it lints
 }

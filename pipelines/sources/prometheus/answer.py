@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ Floats = npt.NDArray[np.float64]
 STALE_MARKER: Final = 0x7FF0000000000002
 """Bits of the NaN by which Prometheus says that a series has ended: no sample."""
 
+_WORTH: Final = 50_000  # samples; below it NumPy is fast enough
 SAMPLES_AT_ONCE: Final = 1_000_000
 """Of one metric in one window: beyond it a shorter window is asked for, so that memory doesn't follow the fleet."""
 
@@ -47,15 +49,18 @@ class Answer:
     def of(cls, labels: Sequence[Mapping[str, str]], counts: Ints, times: Ints, values: Floats) -> Answer:
         """Build the answer from samples that may come in any order within a series, and repeatedly."""
         counts, times, values = _in_order(counts, times, values)
-        if np.isnan(np.add.reduce(values)):  # one pass without an array of answers; opposite infinities say so too
+        if _checks(len(values)).any_nan(values):
             values = np.where(np.isnan(values), np.nan, values)
         return cls(labels, counts, times, values)
 
 
 def cut(question: Question, counts: Ints, times: Ints, values: Floats) -> tuple[Ints, Ints, Floats]:
     """Keep what was asked for: samples in the window that are no staleness markers."""
+    bits = values.view(np.int64)
+    if _checks(len(times)).all_inside(times, bits, question.start, question.end, STALE_MARKER):
+        return counts, times, values
     inside = (times >= question.start) & (times < question.end)
-    return _kept(inside & (values.view(np.int64) != STALE_MARKER), counts, times, values)
+    return _kept(inside & (bits != STALE_MARKER), counts, times, values)
 
 
 def some_series(answer: Answer, which: npt.NDArray[np.bool_]) -> Answer:
@@ -81,10 +86,7 @@ def _kept(keep: npt.NDArray[np.bool_], counts: Ints, times: Ints, values: Floats
 
 def _in_order(counts: Ints, times: Ints, values: Floats) -> tuple[Ints, Ints, Floats]:
     """Sort the samples of each series by time, and drop exact repetitions: chunks of some servers overlap."""
-    rises = times[1:] > times[:-1]
-    borders = np.cumsum(counts)[:-1] - 1
-    rises[borders[(borders >= 0) & (borders < len(rises))]] = True
-    if rises.all():
+    if _checks(len(times)).all_rise(counts, times):
         return counts, times, values
     series = np.repeat(np.arange(len(counts)), counts)
     order = np.lexsort((values.view(np.int64), times, series))
@@ -94,3 +96,49 @@ def _in_order(counts: Ints, times: Ints, values: Floats) -> tuple[Ints, Ints, Fl
         (np.diff(series) == 0) & (np.diff(times) == 0) & (values.view(np.int64)[1:] == values.view(np.int64)[:-1])
     )
     return _kept(~again, counts, times, values)
+
+
+class Checks(NamedTuple):
+    """What is asked of all samples of an answer, most of which have nothing to be mended.
+
+    Attributes:
+        all_inside: of times, bits of values, start and end of a window and a marker: all lie in it, none is the marker.
+        all_rise: of counts and times: these rise within each series.
+        any_nan: of values: one is no number.
+    """
+
+    all_inside: Callable[[Ints, Ints, int, int, int], bool]
+    all_rise: Callable[[Ints, Ints], bool]
+    any_nan: Callable[[Floats], bool]
+
+
+def _all_inside(times: Ints, bits: Ints, start: int, end: int, marker: int) -> bool:
+    return bool(((times >= start) & (times < end) & (bits != marker)).all())
+
+
+def _all_rise(counts: Ints, times: Ints) -> bool:
+    rises = times[1:] > times[:-1]
+    borders = np.cumsum(counts)[:-1] - 1
+    rises[borders[(borders >= 0) & (borders < len(rises))]] = True
+    return bool(rises.all())
+
+
+def _any_nan(values: Floats) -> bool:
+    return bool(np.isnan(values).any())
+
+
+IN_ARRAYS: Final = Checks(_all_inside, _all_rise, _any_nan)
+
+
+def _checks(samples: int) -> Checks:
+    """Return the compiled checks where they are worth loading, else NumPy's."""
+    return _fastest_checks() if samples >= _WORTH else IN_ARRAYS
+
+
+@cache
+def _fastest_checks() -> Checks:
+    try:
+        from pipelines.sources.prometheus import answer_jit  # noqa: PLC0415 - numba takes half a second to load
+    except ImportError:
+        return IN_ARRAYS
+    return Checks(answer_jit.all_inside, answer_jit.all_rise, answer_jit.any_nan)

@@ -195,7 +195,7 @@ def _labels(distinct: pl.DataFrame, which: pl.Series) -> list[pl.Expr]:
 
 
 def _in_base_units(exposed: Floats, scale: float, *, dcgm: bool) -> pl.Series:
-    if (exposed >= SMALLEST_BLANK).any():
+    if not exposed.max(initial=-np.inf) < SMALLEST_BLANK:  # NaN: nobody knows
         raw = pl.lit(pl.Series(exposed))
         return pl.select(in_base_units(raw, pl.lit(scale), dcgm=pl.lit(dcgm))).to_series()
     return pl.Series(exposed if scale == 1.0 else exposed * scale)

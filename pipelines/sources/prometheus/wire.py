@@ -1,9 +1,14 @@
-"""Many small protobuf messages of one kind, read at once: one array per field."""
+"""Many small protobuf messages of one kind, read at once: one array per field.
+
+There are two scanners with the same result: `wire_jit` compiles the obvious loop with numba (the extra `fast`); without
+it the n-th field of all messages is read at once by NumPy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -43,7 +48,14 @@ class Packed:
         return cls(b"".join([*pieces, _PADDING]), ends - lengths, ends)
 
 
-@dataclass
+Scanner = Callable[[Bytes, Ints, Ints, Ints, Words, Ints, Ints], int]
+"""Called with bytes, starts and ends of messages, wanted fields, and the numbers, starts and lengths to fill by field
+and message; returns GOOD, TOO_LONG or CUT, else the wire type that is none."""
+
+GOOD, TOO_LONG, CUT = 0, -1, -2
+
+
+@dataclass(frozen=True)
 class Fields:
     """Values of one field number in every message; those that lack it have 0.
 
@@ -54,51 +66,86 @@ class Fields:
 
     numbers: Words
     starts: Ints
-    lengths: Ints = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.lengths = np.zeros(len(self.starts), np.int64)
+    lengths: Ints
 
 
-def scan(packed: Packed, wanted: Sequence[int]) -> dict[int, Fields]:
+def scan(packed: Packed, wanted: Sequence[int], *, scanner: Scanner | None = None) -> dict[int, Fields]:
     """The wanted fields of messages, all of one kind; where a field comes twice the last counts.
+
+    Args:
+        scanner: None: the fastest that is there.
 
     Raises:
         BadWireError: a message is cut, or no protobuf.
     """
-    count = len(packed.starts)
+    shape = (len(wanted), len(packed.starts))
+    numbers, starts, lengths = np.zeros(shape, np.uint64), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     data = np.frombuffer(packed.buffer, np.uint8)
-    found = {number: Fields(np.zeros(count, np.uint64), np.zeros(count, np.int64)) for number in wanted}
-    at, end = packed.starts.copy(), packed.ends
-    live = np.flatnonzero(at < end)
-    while len(live):
-        tag, at[live] = _varints(data, at[live])
-        for number, wire_type in {(int(t) >> 3, int(t) & 7) for t in np.unique(tag)}:
-            of = live[tag == np.uint64(number << 3 | wire_type)]
-            fields = found.get(number)
-            if wire_type == _VARINT:
-                value, at[of] = _varints(data, at[of])
-                if fields:
-                    fields.numbers[of] = value
-            elif wire_type == _FIXED64:
-                if fields:
-                    fields.numbers[of] = _fixed64(data, at[of])
-                at[of] += 8
-            elif wire_type == _BYTES:
-                length, start = _varints(data, at[of])
-                if (length > np.uint64(len(data))).any():
-                    raise BadWireError("a field is longer than its message")
-                if fields:
-                    fields.starts[of], fields.lengths[of] = start, length.astype(np.int64)
-                at[of] = start + length.astype(np.int64)
-            elif wire_type == _FIXED32:
-                at[of] += 4
-            else:
-                raise BadWireError(f"wire type {wire_type}")
-        if (at[live] > end[live]).any():
-            raise BadWireError("a field is longer than its message")
-        live = live[at[live] < end[live]]
-    return found
+    fields = np.array(wanted, np.int64)
+    found = (scanner or fastest_scanner())(data, packed.starts, packed.ends, fields, numbers, starts, lengths)
+    if found == TOO_LONG:
+        raise BadWireError("a number of more than ten bytes")
+    if found == CUT:
+        raise BadWireError("a field is longer than its message")
+    if found != GOOD:
+        raise BadWireError(f"wire type {found}")
+    return {field: Fields(numbers[at], starts[at], lengths[at]) for at, field in enumerate(wanted)}
+
+
+@cache
+def fastest_scanner() -> Scanner:
+    """The compiled scanner where numba is installed, else the one of NumPy."""
+    try:
+        from pipelines.sources.prometheus import wire_jit  # noqa: PLC0415 - numba takes half a second to load
+    except ImportError:
+        return scan_in_step
+    return wire_jit.scan_compiled
+
+
+def scan_in_step(  # noqa: C901, PLR0912 - a branch for each wire type
+    data: Bytes, starts: Ints, ends: Ints, wanted: Ints, numbers: Words, begins: Ints, lengths: Ints
+) -> int:
+    """Read the n-th field of all messages at once; see `Scanner`."""
+    place = {int(field): at for at, field in enumerate(wanted)}
+    at = starts.copy()
+    live = np.flatnonzero(at < ends)
+    try:
+        while len(live):
+            tag, at[live] = _varints(data, at[live])
+            for field, wire_type in {(int(t) >> 3, int(t) & 7) for t in np.unique(tag)}:
+                of = live[tag == np.uint64(field << 3 | wire_type)]
+                mine = place.get(field)
+                if wire_type == _VARINT:
+                    value, at[of] = _varints(data, at[of])
+                    if mine is not None:
+                        numbers[mine, of] = value
+                elif wire_type == _FIXED64:
+                    if (at[of] + 8 > len(data)).any():
+                        return CUT
+                    if mine is not None:
+                        numbers[mine, of] = _fixed64(data, at[of])
+                    at[of] += 8
+                elif wire_type == _BYTES:
+                    length, start = _varints(data, at[of])
+                    if (length > np.uint64(len(data))).any():
+                        return CUT
+                    if mine is not None:
+                        begins[mine, of], lengths[mine, of] = start, length.astype(np.int64)
+                    at[of] = start + length.astype(np.int64)
+                elif wire_type == _FIXED32:
+                    at[of] += 4
+                else:
+                    return wire_type
+            if (at[live] > ends[live]).any():
+                return CUT
+            live = live[at[live] < ends[live]]
+    except _TooLongError:
+        return TOO_LONG
+    return GOOD
+
+
+class _TooLongError(ValueError):
+    """A varint of more than ten bytes."""
 
 
 def _varints(data: Bytes, at: Ints) -> tuple[Words, Ints]:
@@ -111,11 +158,9 @@ def _varints(data: Bytes, at: Ints) -> tuple[Words, Ints]:
         live = live[byte > 127]
         if not len(live):
             return value, at
-    raise BadWireError("a number of more than ten bytes")
+    raise _TooLongError
 
 
 def _fixed64(data: Bytes, at: Ints) -> Words:
-    if (at + 8 > len(data)).any():
-        raise BadWireError("a field is longer than its message")
     read: Words = data[at[:, None] + np.arange(8)].copy().view("<u8")[:, 0]
     return read

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar, cast
-
-import numba
 import numpy as np
 
+from pipelines.compiled import compiled
 from pipelines.sources.prometheus.answer import Ints
 from pipelines.sources.prometheus.xor import Words
 
@@ -15,25 +12,14 @@ _U64 = np.uint64
 _ONE, _SIX_BITS = np.uint64(1), np.uint64(63)
 
 
-Function = TypeVar("Function", bound=Callable[..., object])
-
-
-def _jit(function: Function) -> Function:
-    """Compile, keep the machine code on disk, and let other threads run meanwhile."""
-    try:
-        return cast("Function", numba.njit(nogil=True, cache=True)(function))
-    except RuntimeError:  # no folder to keep it in
-        return cast("Function", numba.njit(nogil=True)(function))
-
-
-@_jit
+@compiled
 def _peek(words: Words, at: int) -> np.uint64:
     word, shift = at >> 6, _U64(at & 63)
     read: np.uint64 = (words[word] << shift) | ((words[word + 1] >> _ONE) >> (_SIX_BITS - shift))
     return read
 
 
-@_jit
+@compiled
 def decode_compiled(  # noqa: C901, PLR0912, PLR0915 - calls and tuples inside the loop cost half of its speed
     words: Words, first: Ints, last: Ints, counts: Ints, times: Ints, values: Words
 ) -> bool:
