@@ -8,6 +8,7 @@ values put in their places.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -76,14 +77,35 @@ class _Sorted:
     once: bool
 
     @classmethod
-    def of(cls, keys: Ints) -> _Sorted:
-        steps = np.diff(keys)
-        order = None
-        if (steps < 0).any():
-            order = np.argsort(keys, kind="stable")
-            keys = keys[order]
-            steps = np.diff(keys)
-        return cls(keys, order, bool((steps > 0).all()))
+    def of(cls, rows: _Rows, place: Ints) -> _Sorted:
+        """Put rows in order: mostly that is the order of their series, which are few.
+
+        Args:
+            place: of each label set in the table.
+        """
+        keys = rows.keys(place)
+        if _rise(keys):
+            return cls(keys, None, once=True)
+        ends = np.cumsum(rows.counts)
+        starts = ends - rows.counts  # of series, each of which has samples
+        sequence = np.argsort(keys[starts], kind="stable")
+        counts = rows.counts[sequence]
+        shifts = starts[sequence] - (np.cumsum(counts) - counts)
+        order = np.repeat(shifts, counts) + np.arange(len(keys))
+        ordered = keys[order]
+        if _rise(ordered):
+            return cls(ordered, order, once=True)
+        order = np.argsort(keys, kind="stable")
+        ordered = keys[order]
+        return cls(ordered, order, _rise(ordered))
+
+    def put(self, values: pl.Series) -> pl.Series:
+        """Return values in this order."""
+        return values if self.order is None else values.gather(self.order)
+
+
+def _rise(keys: Ints) -> bool:
+    return bool((keys[1:] > keys[:-1]).all())
 
 
 @dataclass
@@ -91,13 +113,16 @@ class Columns:
     """The answers of one window.
 
     Args:
+        pool: puts columns in order side by side.
         tally: counts what can't be kept.
         identities: of the source, kept from window to window.
     """
 
     tally: Tally
     identities: Identities
+    pool: Executor
     _numbers: dict[tuple[tuple[str, str], ...], int] = field(default_factory=dict)  # by labels, as they are written
+    _objects: dict[int, tuple[Mapping[str, str], int]] = field(default_factory=dict)  # by object, which is kept
     _rows: list[_Rows] = field(default_factory=list)
     _columns: dict[str, list[_Column]] = field(default_factory=dict)  # by key of the catalogue
 
@@ -112,6 +137,8 @@ class Columns:
             return
         metric, scale, origin = resolved
         numbers = np.array([self._number(labels) for labels in answer.labels], np.int64)
+        if nameless := int((numbers == NO_DEVICE).sum()):
+            self.tally.add("series that names no device (no UUID, no node with a GPU index)", count=nameless)
         usable = (numbers >= 0) & (answer.counts > 0)
         if not usable.all():
             answer, numbers = some_series(answer, usable), numbers[usable]
@@ -127,26 +154,32 @@ class Columns:
         order = self.identities.in_order()
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
-        standing = {id(rows): _Sorted.of(rows.keys(place)) for rows in self._rows}
-        settled = {key: self._settled(columns, standing) for key, columns in self._columns.items()}
+        standing = dict(
+            zip(map(id, self._rows), self.pool.map(lambda r: _Sorted.of(r, place), self._rows), strict=True)
+        )
+        settled = self._settled(standing)
         self._columns.clear()
         keys = _union(keys for keys, _ in settled.values())
+        listed = [metric.key for metric in CATALOG if metric.key in settled]
         table = pl.DataFrame(
             [
                 pl.Series("time", keys & ((1 << _ROOM_FOR_MS) - 1)).cast(TIME),
-                *(_placed(metric.key, *settled[metric.key], keys) for metric in CATALOG if metric.key in settled),
+                *self.pool.map(lambda key: _placed(key, *settled[key], keys), listed),
             ]
         )
-        labels = _labels(self.identities.table()[order], pl.Series(keys >> _ROOM_FOR_MS))
+        labels = _labels(self.identities.table()[order], pl.Series(keys >> _ROOM_FOR_MS), self.pool)
         return table.with_columns(labels).select(*SAMPLE_LABELS, *table.columns[1:])
 
     def _number(self, labels: Mapping[str, str]) -> int:
+        # Answers about several metrics of a device have the very same object, which is found without being looked at.
+        known = self._objects.get(id(labels))
+        if known is not None:
+            return known[1]
         written = tuple(labels.items())
         number = self._numbers.get(written)
         if number is None:
             number = self._numbers[written] = self._new_number(labels)
-        if number == NO_DEVICE:
-            self.tally.add("series that names no device (no UUID, no node with a GPU index)")
+        self._objects[id(labels)] = labels, number
         return number
 
     def _new_number(self, labels: Mapping[str, str]) -> int:
@@ -163,12 +196,19 @@ class Columns:
         self._rows.append(rows)
         return rows
 
-    def _settled(self, columns: list[_Column], standing: Mapping[int, _Sorted]) -> tuple[Ints, pl.Series]:
-        """One value for each row of a metric: keys, rising, and values."""
-        if len(columns) == 1:
-            rows, values = standing[id(columns[0].rows)], columns[0].values
-            if rows.once:
-                return rows.keys, values if rows.order is None else values.gather(rows.order)
+    def _settled(self, standing: Mapping[int, _Sorted]) -> dict[str, tuple[Ints, pl.Series]]:
+        """One value for each row of each metric: keys, rising, and values."""
+        plain = {
+            key: (standing[id(of[0].rows)], of[0].values)
+            for key, of in self._columns.items()
+            if len(of) == 1 and standing[id(of[0].rows)].once
+        }
+        settled = dict(
+            zip(plain, self.pool.map(lambda of: (of[0].keys, of[0].put(of[1])), plain.values()), strict=True)
+        )
+        return settled | {key: self._one_each(of, standing) for key, of in self._columns.items() if key not in plain}
+
+    def _one_each(self, columns: list[_Column], standing: Mapping[int, _Sorted]) -> tuple[Ints, pl.Series]:
         doubtful = pl.concat(
             pl.DataFrame(
                 {
@@ -176,7 +216,7 @@ class Columns:
                     "identity": rows.keys >> _ROOM_FOR_MS,
                     "time": rows.keys,
                     "rank": pl.repeat(column.rank, len(rows.keys), dtype=pl.Int16, eager=True),
-                    "value": column.values if rows.order is None else column.values.gather(rows.order),
+                    "value": rows.put(column.values),
                 }
             )
             for column in columns
@@ -186,12 +226,15 @@ class Columns:
         return settled["time"].to_numpy(), settled["value"]
 
 
-def _labels(distinct: pl.DataFrame, which: pl.Series) -> list[pl.Expr]:
+def _labels(distinct: pl.DataFrame, which: pl.Series, pool: Executor) -> list[pl.Expr]:
     """The label columns; what is the same in every row takes no room."""
-    return [
-        pl.lit(column[0], column.dtype).alias(column.name) if column.n_unique() == 1 else pl.lit(column.gather(which))
-        for column in distinct
-    ]
+
+    def column_of(column: pl.Series) -> pl.Expr:
+        if column.n_unique() == 1:
+            return pl.lit(column[0], column.dtype).alias(column.name)
+        return pl.lit(column.gather(which))
+
+    return list(pool.map(column_of, distinct))
 
 
 def _in_base_units(exposed: Floats, scale: float, *, dcgm: bool) -> pl.Series:

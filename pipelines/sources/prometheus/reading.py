@@ -140,7 +140,7 @@ class _Reading:
 
     def _window(self, start: int, end: int) -> Batch:
         tally = Tally(self._called)
-        columns = Columns(tally, self._identities)
+        columns = Columns(tally, self._identities, self._pool)
         answers = self._answers([Question(name, start, end) for name in self._names])
         told: list[tuple[str, Answer]] = []
         for name, answer in zip(self._names, answers, strict=True):

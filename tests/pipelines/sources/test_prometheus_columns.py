@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 import numpy as np
 import polars as pl
@@ -16,6 +18,7 @@ from pipelines.sources.tally import Tally
 from pipelines.sources.wide import Observations
 from pipelines.tables import SAMPLE_LABELS
 
+POOL: Final = ThreadPoolExecutor(2)
 Series = tuple[Mapping[str, str], Sequence[tuple[int, float]]]
 
 NAMES = (
@@ -65,7 +68,7 @@ def answer(series: Sequence[Series]) -> Answer:
 @given(asked=answers())
 def test_columns_are_what_rows_one_by_one_give(asked: list[tuple[str, list[Series]]]) -> None:
     counted, tally = Tally("s"), Tally("s")
-    rows, columns = Observations(counted, "c"), Columns(tally, Identities("c"))
+    rows, columns = Observations(counted, "c"), Columns(tally, Identities("c"), POOL)
     for name, series in asked:
         for labels, samples in series:
             number = rows.series_of(name, labels)
@@ -83,7 +86,7 @@ def test_columns_are_what_rows_one_by_one_give(asked: list[tuple[str, list[Serie
 
 def test_where_all_metrics_are_scraped_together_no_column_is_copied_into_place() -> None:
     times = [(15_000 * n, float(n)) for n in range(4)]
-    columns = Columns(Tally("s"), Identities("c"))
+    columns = Columns(Tally("s"), Identities("c"), POOL)
     for name in ("DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_TEMP"):
         columns.add(name, answer([(LABELS[1], times), (LABELS[0], times)]))
     table = columns.table()
