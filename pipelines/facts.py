@@ -17,7 +17,7 @@ from pipelines.tables import TIME
 
 BOOKING: Final[dict[str, pl.DataType]] = {
     "cluster": pl.String(),
-    "booking": pl.String(),  # its name in the scheduler
+    "booking": pl.String(),  # its name in the scheduler; null: the answer named none, which ends those before it
     "accounts": pl.List(pl.String()),  # who may use it
     "users": pl.List(pl.String()),
     "partition": pl.String(),
@@ -230,5 +230,7 @@ def standing(tables: Mapping[str, pl.DataFrame]) -> Facts:
             part = ["cluster", "kind"] if "kind" in rows.columns else ["cluster"]
             newest = pl.col("observed").max().over(part)
             rows = rows.filter(pl.col("observed").is_null() & newest.is_null() | (pl.col("observed") == newest))
+        if name == "booking":
+            rows = rows.filter(pl.col("booking").is_not_null())
         counted[name] = rows
     return Facts(counted)

@@ -46,7 +46,8 @@ _READ: Final[Mapping[str, Callable[[str, ZoneInfo], dict[str, Any]]]] = {
     "reservations": scontrol_text.reservation,
     "partitions": scontrol_text.partition,
 }
-_EMPTY: Final = ("No reservations in the system", "No jobs in the system", "slurm_load_", "No partitions", "No nodes")
+_NO_RESERVATIONS: Final = "No reservations in the system"
+_EMPTY: Final = ("No jobs in the system", "slurm_load_", "No partitions", "No nodes")
 
 
 def read_slurm_state(
@@ -92,6 +93,12 @@ class _Answers:
         self.at = at
         self.of: dict[str, list[Mapping[str, Any]]] = {kind: [] for kind in _KINDS}
         self.lines: list[int] = []
+        self.without_reservations = False  # said so, rather than not asked
+
+    def is_empty(self, line: str) -> bool:
+        """Whether a line is a comment or an answer that names nothing."""
+        self.without_reservations |= line.startswith(_NO_RESERVATIONS)
+        return line.startswith(("#", _NO_RESERVATIONS, *_EMPTY))
 
     def batch(self, cluster: str, cards: DeviceTable, shards_per_gpu: int | None, tally: Tally) -> Batch:
         """The tidy tables of it."""
@@ -104,6 +111,8 @@ class _Answers:
         )
         limits += qos_rows(qos_of_json(self.of["qos"]), cluster=cluster, observed=observed)
         bookings = booking_rows(self.of["reservations"], cluster=cluster, observed=observed, tally=tally)
+        if self.without_reservations and not self.of["reservations"] and observed is not None:
+            bookings = [{"cluster": cluster, "observed": observed}]
         partitions = partition_rows(self.of["partitions"], cluster=cluster, observed=observed, tally=tally)
         if observed is None and (listings or limits or accounts or partitions):
             tally.add("answers without a time: add `at`, or a line such as `# 2026-10-05T12:00:00Z` before them")
@@ -188,6 +197,8 @@ def _is_json(stream: BinaryIO) -> bool:
 
 def _read_json(answers: _Answers, stream: BinaryIO, tally: Tally) -> None:
     known = False
+    empty: set[int] = set()  # documents whose list of reservations is
+    failed: set[int] = set()
     try:
         for member in read_members(stream, "jobs"):
             if member.key == "last_update":
@@ -200,12 +211,16 @@ def _read_json(answers: _Answers, stream: BinaryIO, tally: Tally) -> None:
             elif member.key in _KINDS:
                 known = True
                 if not member.entry and isinstance(member.value, list) and member.key != "jobs":
+                    if member.key == "reservations" and not member.value:
+                        empty.add(member.document)
                     answers.of[member.key] += [members_of(entry) for entry in member.value]
             elif member.key == "errors" and (count := errors_in(member.value)):
                 tally.add("Slurm answered with an error", member.line, count=count)
+                failed.add(member.document)
     except BrokenJson as error:
         tally.add(error.what, error.line)
         return
+    answers.without_reservations = bool(empty - failed)  # an error comes with empty lists
     if not known:
         tally.add("answer about something else than jobs, nodes, reservations, partitions, QOS or associations")
 
@@ -244,7 +259,7 @@ def _read_text(
             table, in_config = SlurmTable.of_header(line), False
         elif table is not None and table.add(line, number, answers.of, answers.lines, zone):
             continue
-        elif line.strip() and not line.startswith(("#", *_EMPTY)) and not in_config:
+        elif not answers.is_empty(line) and not in_config:
             tally.add("line of no answer that is known", number)
     finish()
 

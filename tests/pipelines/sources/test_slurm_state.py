@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from exporter.errors import SourceError
-from pipelines.facts import Facts
+from pipelines.facts import Facts, joined, standing
 from pipelines.sources.slurm_nodes import state_of
 from pipelines.sources.slurm_state import read_slurm_state
 from pipelines.tables import Batch
@@ -259,9 +259,32 @@ class TestFiles:
     def test_answers_of_all_kinds_may_stand_in_one_file(self, state: Read) -> None:
         text = AT + node() + job() + "No reservations in the system\n" + "PartitionName=gpu Nodes=gpu01\n"
         batch = state(gzip.compress(text.encode()))
-        assert sorted(batch.facts) == ["condition", "scheduler_node", "slurm_partition"]
+        assert sorted(batch.facts) == ["booking", "condition", "scheduler_node", "slurm_partition"]
         assert batch.records.height == 1
         assert batch.findings == []
+
+    @pytest.mark.parametrize(
+        "later",
+        [
+            "# 2026-10-05T13:00:00Z\nNo reservations in the system\n",
+            json.dumps({"reservations": [], "last_update": int(NOON.timestamp()) + 3600}),
+        ],
+    )
+    def test_the_last_reservation_ends_with_the_answer_that_there_is_none(self, state: Read, later: str) -> None:
+        held = AT + (
+            "ReservationName=demo StartTime=2026-10-01T00:00:00 EndTime=2026-10-09T00:00:00 Duration=8-00:00:00\n"
+            "   Nodes=gpu01 NodeCnt=1 CoreCnt=8 Features=(null) PartitionName=gpu Flags=\n"
+        )
+        before, nodes_only = state(held).facts, state(AT.replace("T12", "T13") + node()).facts
+        assert standing(joined([before, nodes_only]))["booking"]["booking"].to_list() == ["demo"]  # wasn't asked
+        assert standing(joined([before, state(later).facts]))["booking"].is_empty()
+        assert standing(joined([state(later).facts, before]))["booking"].is_empty()  # in whichever order
+
+    def test_an_answer_that_failed_or_broke_off_ends_no_reservation(self, state: Read) -> None:
+        failed = {"reservations": [], "last_update": int(NOON.timestamp()), "errors": [{"error": "no controller"}]}
+        assert Facts(state(json.dumps(failed)).facts)["booking"].is_empty()
+        assert Facts(state('{"reservations": [], "last_update": 1791201600, "err').facts)["booking"].is_empty()
+        assert Facts(state(AT + "slurm_load_reservations error: Unable to contact\n").facts)["booking"].is_empty()
 
     def test_json_says_when_it_was_asked(self, state: Read) -> None:
         answer = {
