@@ -14,7 +14,7 @@ from pipelines.findings import merge_findings
 from pipelines.instants import HOUR_MS, from_ms, to_ms
 from pipelines.money import largest_remainder, plain, round_money
 from pipelines.periods import Period
-from pipelines.rated import quotient
+from pipelines.rated import FleetUse, quotient
 from pipelines.rating import Held, Rated, TenantUse, kwh
 from pipelines.report import (
     BillingReport,
@@ -72,34 +72,44 @@ def make_report(
     found = merge_findings(findings)
     cost = round_money(rated.fleet.capacity_price + common.overhead_cost + energy, config.currency)
     billed = sum((Decimal(t.charges.total) for t in tenants), round_money(0, config.currency))
-    hours = rated.fleet.hours
-    unattributed = rated.tenants.get(None, TenantUse())
     return Report(
         period=ReportPeriod.model_validate({"from": period.start, "to": period.end, "timezone": config.timezone.key}),
         currency=config.currency,
         as_of=as_of,
         config_hash=config.config_hash,
-        fleet=FleetReport(
-            capacity_gpu_hours=_number(sum(hours.values(), ZERO)),
-            allocated_gpu_hours=_number(hours.get("allocated", ZERO)),
-            idle_gpu_hours=_number(hours.get("idle", ZERO)),
-            stranded_gpu_hours=_number(hours.get("stranded", ZERO)),
-            down_gpu_hours=_number(hours.get("down", ZERO)),
-            unobserved_gpu_hours=_number(hours.get("unobserved", ZERO)),
-            devices=rated.fleet.devices,
-            energy_kwh=_maybe(kwh(rated.fleet.joules)),
-            cost=plain(cost),
-            billed=plain(billed),
-            unbilled=plain(cost - billed),
-        ),
+        fleet=fleet_report(rated.fleet, cost=cost, billed=billed),
         tenants=tenants,
-        unattributed_gpu_hours=_number(unattributed.held.allocated / HOUR_MS),
-        slurm_billing=_billing(rated),
+        unattributed_gpu_hours=unattributed_hours(rated),
+        slurm_billing=slurm_billing(rated),
         findings=[FindingReport(code=f.code, count=f.count, detail=f.detail) for f in found],
     )
 
 
-def _billing(rated: Rated) -> list[BillingReport]:
+def fleet_report(fleet: FleetUse, *, cost: Decimal, billed: Decimal) -> FleetReport:
+    """Return where the fleet's time went, and what it cost and was billed."""
+    hours = fleet.hours
+    return FleetReport(
+        capacity_gpu_hours=_number(sum(hours.values(), ZERO)),
+        allocated_gpu_hours=_number(hours.get("allocated", ZERO)),
+        idle_gpu_hours=_number(hours.get("idle", ZERO)),
+        stranded_gpu_hours=_number(hours.get("stranded", ZERO)),
+        down_gpu_hours=_number(hours.get("down", ZERO)),
+        unobserved_gpu_hours=_number(hours.get("unobserved", ZERO)),
+        devices=fleet.devices,
+        energy_kwh=_maybe(kwh(fleet.joules)),
+        cost=plain(cost),
+        billed=plain(billed),
+        unbilled=plain(cost - billed),
+    )
+
+
+def unattributed_hours(rated: Rated) -> float:
+    """Return the GPU-hours that no tenant owns."""
+    return _number(rated.tenants.get(None, TenantUse()).held.allocated / HOUR_MS)
+
+
+def slurm_billing(rated: Rated) -> list[BillingReport]:
+    """Return what accounts billed, in order."""
     rows = [
         BillingReport(cluster=cluster, account=account, tenant=tenant, billing_hours=_number(hours))
         for (tenant, cluster, account), hours in (rated.billed or {}).items()
@@ -137,9 +147,41 @@ def _tenant(
         "adjustment": round_money(adjustment, currency),
     }
     lines["total"] = sum(lines.values(), round_money(0, currency))
-    energy = kwh(use.held.joules if use.held.leases else 0.0)
+    energy = _energy_used(use)
     carbon = config.energy.carbon_g_per_kwh
     co2e = None if energy is None or carbon is None else energy * Fraction(config.energy.pue) * Fraction(carbon) / 1000
+    return tenant_report(
+        tenant,
+        use,
+        lines,
+        waste=round_money(use.held.waste, currency),
+        co2e=co2e,
+        billing_hours=billing_hours,
+        costs=_costs(use, lines["usage"], names, config),
+        names=names,
+    )
+
+
+def tenant_report(
+    tenant: str,
+    use: TenantUse,
+    lines: Mapping[str, Decimal],
+    *,
+    waste: Decimal,
+    co2e: Fraction | None,
+    billing_hours: Fraction | None,
+    costs: Mapping[str, Decimal],
+    names: Mapping[tuple[str, str], str],
+) -> TenantReport:
+    """Return a tenant's row: hours and ratios as it used them, money as given.
+
+    Args:
+        lines: rounded, by kind of charge, with their total.
+        waste: counts where it is known.
+        co2e: kg.
+        costs: of workloads, by their names.
+        names: of workloads, by cluster and workload.
+    """
     held = use.held
     return TenantReport(
         tenant=tenant,
@@ -153,12 +195,16 @@ def _tenant(
         coverage=_maybe(held.coverage),
         availability=_maybe(use.availability),
         billing_hours=_maybe(billing_hours),
-        energy_kwh=_maybe(energy),
+        energy_kwh=_maybe(_energy_used(use)),
         co2e_kg=_maybe(co2e),
         charges=Charges(**{name: plain(amount) for name, amount in lines.items()}),
-        waste=plain(round_money(held.waste, currency)) if _known(held) else None,
-        workloads=_workloads(use, lines["usage"], names, config),
+        waste=plain(waste) if _known(held) else None,
+        workloads=_workloads(use, costs, names),
     )
+
+
+def _energy_used(use: TenantUse) -> Fraction | None:
+    return kwh(use.held.joules if use.held.leases else 0.0)
 
 
 def _known(held: Held) -> bool:
@@ -166,12 +212,17 @@ def _known(held: Held) -> bool:
     return held.observed_leases > 0 or not held.leases
 
 
-def _workloads(
-    use: TenantUse, line: Decimal, names: Mapping[tuple[str, str], str], config: Config
-) -> list[WorkloadReport]:
+def _costs(use: TenantUse, line: Decimal, names: Mapping[tuple[str, str], str], config: Config) -> dict[str, Decimal]:
     """Break the usage line down to workloads, to the cent; reserved hours stand at the reservation's rate."""
     named = {names[key]: w for key, w in use.workloads.items()}
     usage = largest_remainder(line, {name: w.usage for name, w in named.items()}, config.currency)
+    return {name: usage[name] + round_money(w.reserved_cost, config.currency) for name, w in named.items()}
+
+
+def _workloads(
+    use: TenantUse, costs: Mapping[str, Decimal], names: Mapping[tuple[str, str], str]
+) -> list[WorkloadReport]:
+    named = {names[key]: w for key, w in use.workloads.items()}
     return [
         WorkloadReport(
             workload=name,
@@ -181,7 +232,7 @@ def _workloads(
             gpu_hours=_quotient(w.held.allocated, HOUR_MS),
             utilization=_quotient(w.held.active, w.held.observed_allocated) if w.held.observed_allocated else None,
             coverage=_quotient(w.held.seen, w.held.allocated) if w.held.allocated else None,
-            cost=plain(usage[name] + round_money(w.reserved_cost, config.currency)),
+            cost=plain(costs[name]),
             bottleneck=main_cause(w.causes),
         )
         for name, w in sorted(named.items())

@@ -15,10 +15,11 @@ from pipelines.book.closing import up_to_date
 from pipelines.book.entries import Entry
 from pipelines.book.price_walk import Side
 from pipelines.book.reckoning import Reckoning
-from pipelines.book.shelf import FOLDER, ClosedBook, period_of, shelf
-from pipelines.book.whatif import WhatIf, compared, metering_that_differs
+from pipelines.book.shelf import FOLDER, ClosedBook, part_of, period_of, shelf, unchanged
+from pipelines.book.whatif import WhatIf, compared, metering_that_differs, rated_by
 from pipelines.config import Config
 from pipelines.ledger import Ledger, open_ledger
+from pipelines.metering import Metered
 from pipelines.money import format_money, minor_unit, round_money
 from pipelines.periods import parse_period
 from pipelines.rating import rate
@@ -99,7 +100,8 @@ def repriced(config: Config, prices: Config, period: str) -> WhatIf:
         UsageError: the month isn't closed, or the other configuration meters otherwise.
         LedgerError: the book was changed.
     """
-    return _Repricing(config, prices, _closed(config, period)).difference()
+    book = _closed(config, period)
+    return _Repricing(config, prices, book, publish.published_fleet(config.ledger)[0]).difference()
 
 
 def reprice(config: Config, prices: Config, period: str, *, reason: str, now: datetime, by: str) -> list[Entry]:
@@ -112,7 +114,7 @@ def reprice(config: Config, prices: Config, period: str, *, reason: str, now: da
         raise UsageError("--reason is missing: the book keeps why")
     with open_ledger(config.ledger, "gpuledger adjust --reprice") as ledger:
         reckoning, open_month = _opened(ledger, config, now)
-        repricing = _Repricing(config, prices, _closed(config, period))
+        repricing = _Repricing(config, prices, _closed(config, period), reckoning.metered)
         found = repricing.difference()
         before = journal.journal(reckoning.books)
         entries: list[Entry] = []
@@ -154,17 +156,24 @@ def described(entry: Entry, currency: str) -> str:
 
 
 class _Repricing:
-    """A closed month at other prices.
+    """A closed month at other prices, with what came late for it: that was booked at the prices of then.
+
+    Args:
+        known: all that is known now.
 
     Raises:
         UsageError: they are in another currency, or come with another way of metering.
     """
 
-    def __init__(self, config: Config, prices: Config, book: ClosedBook) -> None:
+    def __init__(self, config: Config, prices: Config, book: ClosedBook, known: Metered) -> None:
         then = book.config
         _hold_alike(then, prices, book)
         self._book, self._prices, self._then = book, prices, then
-        self._at_prices, self._kept, self._metered = _at_prices(then, prices), book.report, book.metered()
+        self._at_prices = _at_prices(then, prices)
+        part = part_of(known, period_of(book))
+        late = not metering_that_differs(then, config) and not unchanged(book, part)
+        self._metered = part if late else book.metered()
+        self._kept = rated_by(then, part, period_of(book), book.report.as_of) if late else book.report
         self._rated = rate(self._metered, self._at_prices, within_of(period_of(book)))
         self._report = make_report(
             self._rated, self._at_prices, period_of(book), self._rated.findings, self._kept.as_of
@@ -177,7 +186,7 @@ class _Repricing:
 
     def difference(self) -> WhatIf:
         """Return what it comes to, less what it came to with all its reprices."""
-        return _less(compared(self._kept, self._report, self._prices, []), self._already)
+        return _less(compared(self._kept, [self._report], self._prices, []), self._already)
 
     def walks(self, entries: Iterable[Entry]) -> dict[str, Any]:
         """Return by entry how its amount comes about, as JSON values."""

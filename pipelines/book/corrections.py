@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Final
 
 from pipelines.book.entries import Entry
-from pipelines.book.shelf import ClosedBook, digest, part_of, period_of
+from pipelines.book.shelf import ClosedBook, part_of, period_of, unchanged
 from pipelines.config import Config
 from pipelines.metering import Metered
 from pipelines.rating import rate
@@ -47,8 +47,8 @@ def late_entries(
     findings: list[Finding] = []
     for book in closed:
         part = part_of(metered, period_of(book))
-        if digest(part) == book.manifest["usage_digest"]:
-            now = book.report  # the same usage under the same configuration
+        if unchanged(book, part):
+            now = book.report  # the same usage of the same holders under the same configuration
         else:
             then = book.config
             changed = [name for name in METERING if getattr(then, name) != getattr(config, name)]

@@ -119,6 +119,9 @@ def explain(config: Config, name: str, line: int) -> Explanation:
     else:
         metered, as_of = published_fleet(config.ledger)
         reckoned = Reckoning(config, metered, as_of).of(parse_period(period, config.timezone))
+        if reckoned.pieces:
+            month = lines[line].charge_period
+            raise UsageError(f"{name} adds up its months; explain the line where it stands, in {tenant}/{month}")
     return _explained(found.statement, lines[line], reckoned, metered, name, config.ledger / FOLDER)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
+import polars as pl
+
 from exporter.errors import WorkError
+from pipelines.book import spans
 from pipelines.book.corrections import late_entries
 from pipelines.book.entries import Entry
 from pipelines.book.journal import journal
@@ -19,7 +22,7 @@ from pipelines.findings import within
 from pipelines.instants import from_ms
 from pipelines.metering import Metered
 from pipelines.periods import Period, local_months
-from pipelines.rating import Rated, rate
+from pipelines.rating import Rated, clipped, rate
 from pipelines.report import Report
 from pipelines.statement import make_report, within_of
 from pipelines.tables import Finding
@@ -32,6 +35,7 @@ class Reckoned:
     Attributes:
         findings: those of the report that don't come from rating.
         closed: the book that it comes from; None: the period is open.
+        pieces: of a span over closed months each month that it was added up from, in order.
     """
 
     config: Config
@@ -40,17 +44,28 @@ class Reckoned:
     entries: list[Entry]
     findings: list[Finding]
     closed: ClosedBook | None = None
+    pieces: tuple[Reckoned, ...] = ()
+
+    @property
+    def period(self) -> Period:
+        """Its bounds."""
+        return Period(self.report.period.from_, self.report.period.to)
+
+    def alone(self) -> tuple[Reckoned, ...]:
+        """Return what was rated by itself: its pieces, or the whole."""
+        return self.pieces or (self,)
 
 
 class Reckoning:
     """The book over what is metered now."""
 
     def __init__(self, config: Config, metered: Metered, as_of: datetime) -> None:
-        self._config, self._metered, self._as_of = config, metered, as_of
+        self._config, self.metered, self._as_of = config, metered, as_of
         self.books: Path = config.ledger / FOLDER
         self.closed = shelf(self.books)
         self.out_of_step = out_of_step(config, self.closed)
         self.open_period = None if self.out_of_step else open_period(config, metered, self.closed)
+        self._bounds = [(book, period_of(book)) for book in self.closed]
         self._findings: list[Finding] = []
         self._entries: list[Entry] | None = None
 
@@ -71,35 +86,72 @@ class Reckoning:
             booked = [e for e in journal(self.books) if e.period not in done]
             late: list[Entry] = []
             if self.closed and self.open_period is not None:
-                late, self._findings = late_entries(self.closed, self._metered, self._config, self.open_period)
+                late, self._findings = late_entries(self.closed, self.metered, self._config, self.open_period)
             self._entries = [*late, *booked]
         return self._entries
 
     def of(self, period: Period) -> Reckoned:
-        """Return what a period comes to. Entries count in any period that holds the whole month they are booked in."""
+        """Return what a period comes to. Entries count in any period that holds the whole month they are booked in.
+
+        A span over closed months is the sum of its months: the closed ones as they were closed.
+
+        Raises:
+            WorkError: its months are in two currencies.
+        """
         months = local_months(period.start, period.end, self._config.timezone)
-        for book in self.closed:
+        for book, bounds in self._bounds:
             # By name too: a zone that was changed since moves no closed month.
-            if period_of(book) == period or (months == [period] and name(period, self._config) == book.period):
+            if bounds == period or (months == [period] and name(period, self._config) == book.period):
                 return of_book(book)
+        if not any(bounds.start < period.end and period.start < bounds.end for _, bounds in self._bounds):
+            return self._open(period)
+        pieces = [self._piece(piece, book) for piece, book in self._cut(period)]
+        return pieces[0] if len(pieces) == 1 else self._added(pieces, period)
+
+    def _cut(self, period: Period) -> Iterator[tuple[Period, ClosedBook | None]]:
+        """Cut a period at the bounds of closed months, and what is open at local months."""
+        months = local_months(period.start, period.end, self._config.timezone)
+        edges = [period.end, *(m.end for m in months), *(bounds.start for _, bounds in self._bounds)]
+        start = period.start
+        while start < period.end:
+            closed = next(((b, p) for b, p in self._bounds if p.start <= start < p.end), None)
+            end = min(e for e in edges if e > start) if closed is None else min(closed[1].end, period.end)
+            yield Period(start, end), closed[0] if closed else None
+            start = end
+
+    def _piece(self, piece: Period, book: ClosedBook | None) -> Reckoned:
+        if book is None:
+            return self._open(piece)
+        return of_book(book) if period_of(book) == piece else part_of_book(book, piece)
+
+    def _added(self, pieces: Sequence[Reckoned], period: Period) -> Reckoned:
+        alone = [spans.Piece(piece.config, piece.rated, piece.report) for piece in pieces]
+        cards = clipped(self.metered.usage, within_of(period)).select(pl.struct("cluster", "device").n_unique()).item()
+        rated, report = spans.added(alone, self._config, period, self._as_of, cards)
+        entries = [entry for piece in pieces for entry in piece.entries]
+        findings = [finding for piece in pieces for finding in piece.findings]
+        return Reckoned(self._config, rated, report, entries, findings, pieces=tuple(pieces))
+
+    def _open(self, period: Period) -> Reckoned:
+        """Return what a period without closed months comes to, by what is known and configured today."""
+        months = local_months(period.start, period.end, self._config.timezone)
         inside = {name(m, self._config) for m in months if period.start <= m.start and m.end <= period.end}
         entries = [e for e in self.entries if e.period in inside]
-        booked = [e for book in self.closed if book.period in inside for e in book.entries]
         findings = [
-            *within(self._metered.findings, within_of(period)),
+            *within(self.metered.findings, within_of(period)),
             *(self._findings if self.open_period in inside else []),
             *([Finding("late_data", 1, self.out_of_step)] if self.out_of_step else []),
         ]
-        rated = rate(self._metered, self._config, within_of(period))
+        rated = rate(self.metered, self._config, within_of(period))
         report = make_report(
             rated,
             self._config,
             period,
             [*findings, *rated.findings],
             self._as_of,
-            adjustments=sums([*booked, *entries]),
+            adjustments=sums(entries),
         )
-        return Reckoned(self._config, rated, report, [*booked, *entries], findings)
+        return Reckoned(self._config, rated, report, entries, findings)
 
 
 def of_book(book: ClosedBook) -> Reckoned:
@@ -107,6 +159,15 @@ def of_book(book: ClosedBook) -> Reckoned:
     config, metered = book.config, book.metered()
     rated = rate(metered, config, within_of(period_of(book)))
     return Reckoned(config, rated, book.report, book.entries, metered.findings, book)
+
+
+def part_of_book(book: ClosedBook, part: Period) -> Reckoned:
+    """Return a part of a closed month: rated by what was metered and configured then."""
+    config, metered, within_part = book.config, book.metered(), within_of(part)
+    findings = within(metered.findings, within_part)
+    rated = rate(metered, config, within_part)
+    report = make_report(rated, config, part, [*findings, *rated.findings], book.report.as_of)
+    return Reckoned(config, rated, report, [], findings)
 
 
 def sums(entries: Iterable[Entry]) -> dict[str, Decimal]:

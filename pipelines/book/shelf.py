@@ -47,6 +47,7 @@ TABLES: Final[Mapping[str, dict[str, pl.DataType]]] = {
     "bottleneck_idle": IDLE,
     "slurm_billing": BILLED,
 }
+_OF_OTHER_MONTHS: Final = frozenset({"start", "end", "ended"})
 ADDED: Final = frozenset({"bottleneck_window", "bottleneck_idle", "slurm_billing"})
 """Tables that months closed by older releases don't have."""
 
@@ -94,6 +95,11 @@ class ClosedBook:
             return (self.folder / "statements" / f"{tenant}.{format_}").read_bytes()
         except FileNotFoundError:
             return None
+
+    @property
+    def leases(self) -> pl.DataFrame:
+        """Who held what, as it was known when it was closed: LEASE."""
+        return self._table("lease", LEASE)
 
     def metered(self) -> Metered:
         """Return who held what, as it was known when it was closed."""
@@ -153,7 +159,7 @@ def part_of(metered: Metered, period: Period) -> Metered:
 
 
 def digest(metered: Metered) -> str:
-    """Return a hash of usage, outages and billing-hours: equal ones are rated equally under one configuration.
+    """Return a hash of usage, outages and billing-hours: with equal leases they are rated equally.
 
     Another release of polars may give another: what was closed is then only rated once more, to no difference.
     """
@@ -163,6 +169,19 @@ def digest(metered: Metered) -> str:
         frames.append(billed)
     hashes = (frame.hash_rows(seed=0).to_numpy().tobytes() for frame in frames)
     return chain.sha256(b"|".join(hashes))
+
+
+def held_by(leases: pl.DataFrame) -> pl.DataFrame:
+    """Return of leases (LEASE) what rating reads: whose they were, and in which class.
+
+    When they began and ended in other months doesn't count: usage tells of this one.
+    """
+    return leases.select(c for c in LEASE if c not in _OF_OTHER_MONTHS).sort("id")
+
+
+def unchanged(book: ClosedBook, part: Metered) -> bool:
+    """Return whether what is known now of a closed month is what it was closed with."""
+    return digest(part) == book.manifest["usage_digest"] and held_by(part.leases).equals(held_by(book.leases))
 
 
 def period_of(book: ClosedBook) -> Period:

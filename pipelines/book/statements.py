@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
@@ -10,9 +11,10 @@ from exporter.errors import UsageError
 from pipelines import store
 from pipelines.book.compose import make_statement, past_of
 from pipelines.book.document import Past, Statement
-from pipelines.book.reckoning import Reckoning
+from pipelines.book.reckoning import Reckoned, Reckoning, name
 from pipelines.book.shelf import FOLDER as BOOKS
 from pipelines.book.shelf import ClosedBook, shelf
+from pipelines.book.summing import over_months
 from pipelines.config import Config
 from pipelines.periods import parse_period
 from pipelines.publish import FOLDER, current, published_fleet, published_outlook
@@ -49,19 +51,37 @@ def statement(config: Config, tenant: str, period: str) -> Found:
         raise UsageError(f"{tenant}: the configuration has no such tenant; see `gpuledger check`")
     metered, as_of = published_fleet(config.ledger)
     reckoned = Reckoning(config, metered, as_of).of(span)
-    if tenant not in {t.tenant for t in reckoned.report.tenants}:
+    if tenant not in _tenants(reckoned):
         raise UsageError(f"{tenant} has no usage, reservation, charge or budget in {period}; choose another period")
-    made = make_statement(
-        reckoned.rated,
-        reckoned.report,
-        config,
-        tenant,
-        label=period,
-        entries=[e for e in reckoned.entries if e.tenant == tenant],
-        trend=trends(config, period).get(tenant, []),
-    )
+    if reckoned.pieces:
+        parts = [_of_piece(piece, tenant) for piece in reckoned.pieces if tenant in _tenants(piece)]
+        return Found(over_months(parts, tenant, reckoned.report, period))
+    made = _made(reckoned, tenant, period, trends(config, period).get(tenant, []))
     outlook = published_outlook(config, span) if reckoned.closed is None else None
     return Found(made.model_copy(update={"outlook": None if outlook is None else outlook.of(tenant)}))
+
+
+def _tenants(reckoned: Reckoned) -> set[str]:
+    return {t.tenant for t in reckoned.report.tenants}
+
+
+def _of_piece(piece: Reckoned, tenant: str) -> Statement:
+    """Return a month's statement: the closed one, where it has one."""
+    if piece.closed is not None and tenant in piece.closed.numbers:
+        return piece.closed.statement(tenant)
+    return _made(piece, tenant, name(piece.period, piece.config))
+
+
+def _made(reckoned: Reckoned, tenant: str, label: str, trend: Sequence[Past] = ()) -> Statement:
+    return make_statement(
+        reckoned.rated,
+        reckoned.report,
+        reckoned.config,
+        tenant,
+        label=label,
+        entries=[e for e in reckoned.entries if e.tenant == tenant],
+        trend=trend,
+    )
 
 
 def rendered(statement: Statement, format_: str, locale: str = "en") -> bytes:

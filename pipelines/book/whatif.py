@@ -79,12 +79,14 @@ def whatif(
     span = parse_period(period, config.timezone)
     metered, as_of = published_fleet(config.ledger)
     reckoned = Reckoning(config, metered, as_of).of(span)
-    usage = reckoned.closed.metered() if reckoned.closed else metered
-    if fleet:
-        usage = with_fleet(usage, [parse_replacement(text) for text in fleet])
+    replaced = [parse_replacement(text) for text in fleet]
     supposed = with_reservations(other, [parse_reservation(text, other, span) for text in reserve])
-    then = rated_by(supposed, usage, span, as_of)
-    return compared(reckoned.report, then, other, metering_that_differs(reckoned.config, other))
+    thens = []
+    for piece in reckoned.alone():
+        usage = piece.closed.metered() if piece.closed else metered
+        thens.append(rated_by(supposed, with_fleet(usage, replaced) if fleet else usage, piece.period, as_of))
+    differs = {name for piece in reckoned.alone() for name in metering_that_differs(piece.config, other)}
+    return compared(reckoned.report, thens, other, [name for name in METERING if name in differs])
 
 
 def rated_by(config: Config, metered: Metered, period: Period, as_of: datetime) -> Report:
@@ -98,12 +100,22 @@ def metering_that_differs(config: Config, other: Config) -> list[str]:
     return [name for name in METERING if getattr(config, name) != getattr(other, name)]
 
 
-def compared(now: Report, then: Report, other: Config, not_considered: Sequence[str]) -> WhatIf:
-    """Return the differences, of every tenant that either report lists."""
-    ours, theirs = ({t.tenant: t.charges for t in report.tenants} for report in (now, then))
+def compared(now: Report, then: Sequence[Report], other: Config, not_considered: Sequence[str]) -> WhatIf:
+    """Return the differences, of every tenant that either side lists.
+
+    Args:
+        then: of consecutive parts of the period.
+    """
+    ours = {t.tenant: t.charges for t in now.tenants}
+    theirs: dict[str, list[Charges]] = {}
+    for row in (row for report in then for row in report.tenants):
+        theirs.setdefault(row.tenant, []).append(row.charges)
     tenants = []
     for tenant in sorted({*ours, *theirs}):
-        lines = {c: _amount(theirs.get(tenant), c) - _amount(ours.get(tenant), c) for c in LINES}
+        lines = {
+            c: sum((_amount(of, c) for of in theirs.get(tenant, [])), Decimal(0)) - _amount(ours.get(tenant), c)
+            for c in LINES
+        }
         lines["adjustment"] = Decimal(0)
         lines["total"] = sum(lines.values(), Decimal(0))
         before = _amount(ours.get(tenant), "total")
@@ -116,7 +128,7 @@ def compared(now: Report, then: Report, other: Config, not_considered: Sequence[
             )
         )
     billed = sum((Decimal(t.difference.total) for t in tenants), Decimal(0))
-    cost = Decimal(then.fleet.cost) - Decimal(now.fleet.cost)
+    cost = sum((Decimal(report.fleet.cost) for report in then), Decimal(0)) - Decimal(now.fleet.cost)
     return WhatIf(
         period=now.period,
         currency=now.currency,

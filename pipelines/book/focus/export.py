@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -43,7 +44,7 @@ def export(config: Config, period: str, *, format_: str, version: str = "1.2", d
     span = parse_period(period, config.timezone)
     metered, as_of = published_fleet(config.ledger)
     reckoned = Reckoning(config, metered, as_of).of(span)
-    rows = rows_of(reckoned, span, dataset)
+    rows = [row for piece in reckoned.alone() for row in rows_of(piece, piece.period, dataset)]
     written = checked(rows, reckoned, span, version=version, dataset=dataset)
     wanted = columns(dataset, version)
     return _csv(written, [column.name for column in wanted]) if format_ == "csv" else _parquet(rows, wanted)
@@ -60,7 +61,10 @@ def checked(
     wanted = columns(dataset, version)
     written = [{column.name: _text(row.get(column.name)) for column in wanted} for row in rows]
     header = [column.name for column in wanted]
-    totals = {t.tenant: _owed(t, reckoned.config, period) for t in reckoned.report.tenants}
+    totals: dict[str, Decimal] = defaultdict(Decimal)
+    for piece in reckoned.alone():
+        for tenant in piece.report.tenants:
+            totals[tenant.tenant] += _owed(tenant, piece.config, piece.period)
     problems = check(written, header, version=version, dataset=dataset, totals=totals)
     if problems:
         more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
