@@ -10,7 +10,8 @@ from pydantic import Field, PlainSerializer, WithJsonSchema
 
 def instant(t: datetime) -> str:
     """Return a UTC time as ISO 8601 with Z, with milliseconds where it has any."""
-    return t.isoformat(timespec="milliseconds" if t.microsecond else "seconds").replace("+00:00", "Z")
+    text = t.isoformat(timespec="milliseconds") if t.microsecond else t.isoformat()
+    return text.replace("+00:00", "Z")
 
 
 Hours = Annotated[float, Field(description="GPU-hours, to 6 decimals")]

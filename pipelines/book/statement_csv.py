@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 from typing import Final
 
 from pipelines.book.document import Statement
@@ -24,59 +25,40 @@ def to_csv(statement: Statement) -> bytes:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(COLUMNS)
-    common = _common(statement)
-    for row in _rows(statement):
-        writer.writerow([_safe(value) for value in map({**common, **row}.get, COLUMNS)])
+    writer.writerows(_rows(statement))
     return stream.getvalue().encode()
 
 
-def _common(statement: Statement) -> dict[str, object]:
-    return {
-        "statement": statement.number or "",
-        "status": statement.status,
-        "tenant": statement.tenant.id,
-        "period": statement.label,
-        "charge_period": statement.label,
-        "currency": statement.currency,
-    }
+_Row = tuple[object, ...]
 
 
-def _rows(statement: Statement) -> list[dict[str, object]]:
-    rows: list[dict[str, object]] = []
+def _rows(statement: Statement) -> Iterator[_Row]:
+    """Yield rows in the order of COLUMNS: statements of a thousand workloads are made by the hundred."""
+    label, currency = statement.label, statement.currency
+    head = (statement.number or "", statement.status, _safe(statement.tenant.id), label)
     for line in statement.lines:
-        rows.append(
-            {
-                "row": "line", "line": line.number, "kind": line.kind, "charge_period": line.charge_period,
-                "description": line.description, "quantity": line.quantity, "unit": line.unit, "amount": line.amount,
-                "reference": line.reference,
-            }
-        )  # fmt: skip
-        rows += [
-            {
-                "row": "part", "line": line.number, "kind": line.kind, "charge_period": line.charge_period,
-                "description": part.description, "model": part.model, "class": part.class_,
-                "reservation": part.reservation, "quantity": part.quantity, "unit": line.unit, "rate": part.rate,
-                "amount": part.amount,
-            }
-            for part in line.parts
-        ]  # fmt: skip
-    rows.append({"row": "total", "description": "Total", "amount": statement.total})
+        at = (*head, "line", line.number, line.kind, line.charge_period)
+        described = (_safe(line.description), None, None, None, line.quantity, line.unit, None, line.amount)
+        yield (*at, *described, currency, None, None, None, None, line.reference)
+        at = (*head, "part", line.number, line.kind, line.charge_period)
+        for part in line.parts:
+            named = (_safe(part.description), _safe(part.model), part.class_, _safe(part.reservation))
+            priced = (part.quantity, line.unit, part.rate, part.amount)
+            yield (*at, *named, *priced, currency, None, None, None, None, None)
+    nothing = (None,) * 3
+    yield (*head, "total", None, None, label, "Total", *nothing, *nothing, statement.total, currency, *(None,) * 5)
     for name, shares in (
         ("class", statement.classes),
         ("model", statement.models),
         ("workload", statement.workloads),
     ):
-        rows += [
-            {
-                "row": name, "description": share.name, "quantity": share.gpu_hours, "unit": "GPU-h",
-                "amount": share.cost, "active_gpu_hours": share.active_gpu_hours, "utilization": share.utilization,
-                "coverage": share.coverage, "waste": share.waste,
-            }
-            for share in shares
-        ]  # fmt: skip
-    return rows
+        of_view = (*head, name, None, None, label)
+        for share in shares:
+            held = (_safe(share.name), *nothing, share.gpu_hours, "GPU-h", None, share.cost)
+            used = (share.active_gpu_hours, share.utilization, share.coverage, share.waste)
+            yield (*of_view, *held, currency, *used, None)
 
 
-def _safe(value: object) -> object:
+def _safe(text: str | None) -> str | None:
     """Keep a spreadsheet from taking a name for a formula: names come from users."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in "=+@\t\r" and value else value
+    return f"'{text}" if text and text[0] in "=+@\t\r" else text

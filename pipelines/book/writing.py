@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from exporter.errors import LedgerError
+from exporter.errors import GpuLedgerError, LedgerError
 from pipelines.analysis.stage import tables as analysis_tables
 from pipelines.book import chain, journal
 from pipelines.book.compose import StatementMaker
@@ -92,8 +92,6 @@ def write(
         "entries.json": _entries(reckoned),
     }
     formats = ("json", "csv", *(f for f in config.closing.formats if f not in missing))
-    made, files = _rendered(_statements(reckoned, numbers, config, period), formats)
-    contents |= files
     tables = {
         "lease": part.leases,
         "usage": part.usage,
@@ -105,10 +103,17 @@ def write(
     draft = books / f".{period}.draft"
     try:
         try:
-            _write_draft(draft, contents, tables)
+            shutil.rmtree(draft, ignore_errors=True)
+            (draft / "statements").mkdir(parents=True)
+            with ThreadPoolExecutor(1, "tables") as pool:  # while statements are being made
+                stored = pool.submit(_write_tables, draft, tables)
+                made, files = _rendered(_statements(reckoned, numbers, config, period), formats)
+                stored.result()
+            for name, content in (contents | files).items():
+                (draft / name).write_bytes(content)
             manifest = _manifest(draft, reckoned, act, made, digest(part), books)
             _seal(draft, manifest)
-        except OSError:
+        except (OSError, GpuLedgerError):
             shutil.rmtree(draft, ignore_errors=True)
             raise
         line = chain.linked(
@@ -122,11 +127,7 @@ def write(
     return Closed(period, numbers, report.fleet.billed, report.currency, line["hash"], missing)
 
 
-def _write_draft(draft: Path, contents: Mapping[str, bytes], tables: Mapping[str, pl.DataFrame]) -> None:
-    shutil.rmtree(draft, ignore_errors=True)
-    (draft / "statements").mkdir(parents=True)
-    for name, content in contents.items():
-        (draft / name).write_bytes(content)
+def _write_tables(draft: Path, tables: Mapping[str, pl.DataFrame]) -> None:
     for name, rows in tables.items():
         rows.write_parquet(draft / f"{name}.parquet")
 
