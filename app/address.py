@@ -12,8 +12,9 @@ import streamlit as st
 
 NARROW: Final = 171
 WIDE: Final = 358
-_REFUSED: Final = "refused in the address"
 """Pixels: on a telephone, one wide or two narrow controls fill a row."""
+_REFUSED: Final = "refused in the address"
+_PAGE, _TURNED = "page shown", "page turned"
 
 
 def select(
@@ -36,6 +37,9 @@ def segments(label: str, key: str, options: Sequence[str], default: str, name: C
 
 def arrived(key: str, options: Sequence[str], default: str) -> None:
     """Take over a choice that the address brings; else keep the one made before, where it still is an option."""
+    if left(key):
+        st.session_state[key] = default
+        return
     given = brought(key)
     if given in options:
         st.session_state[key] = given
@@ -52,6 +56,24 @@ def brought(key: str) -> str | None:
     return None if given == st.session_state.get(_last(key)) else given
 
 
+def left(key: str) -> bool:
+    """Whether the address names a choice no more, as it does where people go back to the view before they chose.
+
+    Another page's address comes without what was chosen, which is kept from page to page.
+    """
+    return (
+        key not in st.query_params
+        and st.session_state.get(_last(key)) is not None
+        and not st.session_state.get(_TURNED, False)
+    )
+
+
+def on_page(path: str) -> None:
+    """Remember whether this run shows another page than the last one."""
+    st.session_state[_TURNED] = st.session_state.get(_PAGE) != path
+    st.session_state[_PAGE] = path
+
+
 def refused(key: str) -> None:
     """Remember that the address asks for something that isn't there."""
     st.session_state.setdefault(_REFUSED, []).append(key)
@@ -65,7 +87,7 @@ def refusals() -> list[str]:
 
 def written(key: str, chosen: str, default: str) -> None:
     """Write a choice into the address; the default needs no mention."""
-    st.session_state[_last(key)] = chosen
+    st.session_state[_last(key)] = chosen if chosen != default else None
     if chosen != default:
         st.query_params[key] = chosen
     elif key in st.query_params:

@@ -19,12 +19,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from app import faults
 from app.api_reference import ROOT, openapi
 from app.callers import RefusedError, reader_of
 from app.configured import configured
 from app.ledger_files import LedgerFiles, Reader
 from app.sign_in import Viewer
-from exporter.errors import GpuLedgerError, UsageError
+from exporter.errors import GpuLedgerError
 from pipelines.config import Config
 from pipelines.money import plain, round_money
 
@@ -106,10 +107,8 @@ def guarded(answer: Answer) -> Callable[[Request], Response]:
         except RefusedError as refused:
             asked = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else None
             return JSONResponse({"error": str(refused)}, refused.status, headers=asked)
-        except UsageError as error:
-            return JSONResponse({"error": str(error)}, 404)
         except GpuLedgerError as error:
-            return JSONResponse({"error": str(error)}, 503)
+            return JSONResponse({"error": faults.told(error)}, faults.status_of(error))
 
     return endpoint
 

@@ -80,6 +80,8 @@ def _span(known: Contents, as_of: datetime) -> Span:
     """Let people choose the days: a calendar range by name, or any from one day to another."""
     opened = month_to_open(known, as_of).days
     state = st.session_state
+    if address.left("time"):
+        state["time"] = opened
     given = address.brought("time")
     given = given or st.query_params.get("month")  # as links had it before there were other ranges
     if "month" in st.query_params:

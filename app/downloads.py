@@ -16,11 +16,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from app import statement_files, tasks
+from app import faults, statement_files, tasks
 from app.callers import RefusedError, person
 from app.configured import configured
 from app.sign_in import Viewer
-from exporter.errors import GpuLedgerError, UsageError
+from exporter.errors import GpuLedgerError
 from pipelines.book.focus.columns import VERSIONS
 from pipelines.config import Config
 
@@ -92,10 +92,8 @@ def guarded(answer: Answer) -> Callable[[Request], Response]:
             return answer(request, config, person(config.access, request.headers, request.cookies, os.environ))
         except RefusedError as refused:
             return JSONResponse({"error": str(refused)}, refused.status)
-        except UsageError as error:
-            return JSONResponse({"error": str(error)}, 404)
         except GpuLedgerError as error:
-            return JSONResponse({"error": str(error)}, 503)
+            return JSONResponse({"error": faults.told(error)}, faults.status_of(error))
 
     return endpoint
 

@@ -27,7 +27,7 @@ HOLDING: Final = """
 
 def ahead(scope: Scope) -> Availability | None:
     """Return what is free at the end of the data and promised after it; None: the ledger holds no usage."""
-    return _reckoned(scope.reader.name, scope.config.config_hash, scope)
+    return _reckoned(scope.reader.content, scope.config.config_hash, scope)
 
 
 @st.cache_data(max_entries=4, show_spinner=False)

@@ -29,11 +29,12 @@ class Reader:
     """One published file, open read-only.
 
     Attributes:
-        name: the file's, which names its content too.
+        name: the file's.
+        content: names what is in it: a ledger that is made anew begins with the same names of files.
     """
 
     def __init__(self, path: Path) -> None:
-        self.name = path.name
+        self.name, self.content = path.name, content_of(path)
         self._closing = ExitStack()
         self._connection = self._closing.enter_context(store.opened(path, read_only=True))
         self._answers: OrderedDict[Hashable, Any] = OrderedDict()
@@ -79,6 +80,15 @@ class Reader:
         return answer
 
 
+def content_of(path: Path) -> str:
+    """Return a name of what a published file holds; "" where it is gone."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ""
+    return f"{path.name} {found.st_ino} {found.st_mtime_ns}"
+
+
 class LedgerFiles:
     """The published files of one ledger; a file is opened when first asked for, and once."""
 
@@ -87,7 +97,7 @@ class LedgerFiles:
         self._ledger = ledger
         self._readers: OrderedDict[str, Reader] = OrderedDict()
         self._outdated: list[str] = []
-        self._sequence = -1
+        self._publication: Publication | None = None
         self._lock = threading.Lock()
 
     def publication(self) -> Publication:
@@ -120,15 +130,17 @@ class LedgerFiles:
         name = publication.fleet if tenant is None else publication.tenants[tenant]
         with self._lock:
             self._retire(publication)
+            if name in self._readers and self._readers[name].content != content_of(self._folder / name):
+                self._readers.pop(name).close()  # DuckDB would go on with the file that had this name before
             if name not in self._readers:
                 self._readers[name] = Reader(self._folder / name)
             return self._readers[name]
 
     def _retire(self, publication: Publication) -> None:
         """Close files that no recent pointer named; a page that is being drawn may still read the last ones."""
-        if publication.sequence == self._sequence:
+        if publication == self._publication:
             return
-        self._sequence = publication.sequence
+        self._publication = publication
         named = {publication.fleet, *publication.tenants.values()}
         for name in self._outdated:
             if name not in named and name in self._readers:

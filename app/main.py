@@ -8,12 +8,13 @@ from typing import Final
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
-from app import address, chooser, sign_in, tables, words
+from app import address, chooser, faults, sign_in, tables, words
 from app.configured import configured
 from app.scope import Scope
-from app.sign_in import NotSignedInError
+from app.sign_in import NotSignedInError, Viewer
 from app.views import PAGES
 from exporter.errors import GpuLedgerError
+from pipelines.publish import Publication
 
 FOLLOWED_S: Final = 60.0
 ICON: Final = Path(__file__).with_name("icon.svg")  # a named icon would be fetched from outside
@@ -24,6 +25,7 @@ def main() -> None:
     st.set_page_config(page_title="GPULedger", page_icon=str(ICON), layout="wide")
     st.logo(str(ICON.with_name("logo.svg")), size="large", icon_image=str(ICON))
     st.html(tables.STYLE)
+    who: Viewer | None = None
     try:
         config, files = configured()
         try:
@@ -34,6 +36,7 @@ def main() -> None:
             st.stop()
         st.session_state["viewer"] = who
         page = st.navigation(_menu(whole_fleet=who.tenants is None))
+        address.on_page(page.url_path)
         st.session_state["scope"] = scope = chooser.choose(config, files, who)
         above = st.container()
         page.run()
@@ -41,19 +44,19 @@ def main() -> None:
             _refusals(scope)
     except GpuLedgerError as error:
         st.title("Nothing to show")
-        st.error(words.sentence(str(error)), icon=":material/error:")
+        st.error(words.sentence(faults.told(error, who)), icon=":material/error:")
         st.stop()
     with st.sidebar:
         st.caption(f"As of {words.instant(scope.as_of, scope.zone)}. Months and days are local to that zone.")
-        _follow(files.publication().sequence)
+        _follow(files.publication())
         sign_in.sign_out(config.access, who)
 
 
 @st.fragment(run_every=FOLLOWED_S)
-def _follow(shown: int) -> None:
-    """Draw the page anew once something newer is published: it may stay open all day."""
+def _follow(shown: Publication) -> None:
+    """Draw the page anew once something else is published: it may stay open all day."""
     try:
-        newest = configured()[1].publication().sequence
+        newest = configured()[1].publication()
     except GpuLedgerError:
         return
     if newest != shown:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from exporter.errors import WorkError
 from pipelines.config.access import Access, Proxy, Role
 from pipelines.selectors import glob_matches
 
+_log: Final = logging.getLogger("gpuledger.app")
 RANK: Final[tuple[Role, ...]] = ("operator", "finance", "member")
 
 
@@ -81,7 +83,8 @@ def by_headers(access: Access, proxy: Proxy, headers: Mapping[str, str], environ
     named = {name.casefold(): value for name, value in headers.items()}
     secret = environment.get(proxy.secret_env, "")
     if not secret:
-        raise NotAllowedError(f"access.proxy.secret_env: {proxy.secret_env} is not set; set it and start the app again")
+        _log.error("access.proxy.secret_env: %s is not set; set it and start the app again", proxy.secret_env)
+        raise NotAllowedError("the sign-in by proxy isn't set up to its end; the app's log tells its operator why")
     if not hmac.compare_digest(named.get(proxy.secret_header.casefold(), "").encode(), secret.encode()):
         raise NotSignedInError("this app is reached through its proxy only")
     name = named.get(proxy.user_header.casefold(), "").strip()

@@ -29,7 +29,7 @@ def found(scope: Scope, tenant: str) -> Found | None:
     book = closed_book(scope)
     if book is not None and tenant in book.numbers:
         return Found(book.statement(tenant), book)
-    return _draft(scope.reader.name, scope.month.name, tenant, scope) if may_draft(scope) else None
+    return _draft(scope.reader.content, scope.month.name, tenant, scope) if may_draft(scope) else None
 
 
 @st.cache_data(max_entries=64, show_spinner="Making the statement")

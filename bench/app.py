@@ -30,7 +30,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Origin, Subprotocol
 
 from bench._results import record
-from gpuledger.webapp import free_port, streamlit_command
+from gpuledger.webapp import SETTINGS, free_port, streamlit_command
 
 LIMITS = {"app_first_content_s": 1.0, "app_filter_ms": 300.0, "app_p95_50_sessions_ms": 1000.0}
 TENANTS, SESSIONS, FILTERS, ROUNDS = 20, 50, 5, 4
@@ -64,7 +64,7 @@ def served(config: Path) -> Iterator[int]:
     with log.open("w") as stream:
         process = subprocess.Popen(
             streamlit_command(script, address="127.0.0.1", port=port),
-            env=os.environ | {"GPULEDGER_CONFIG": str(config), "PYTHONUNBUFFERED": "1"},
+            env=os.environ | SETTINGS | {"GPULEDGER_CONFIG": str(config), "PYTHONUNBUFFERED": "1"},
             stdout=stream,
             stderr=stream,
         )

@@ -43,7 +43,7 @@ def show(scope: Scope, tenant: str) -> None:
         lambda n: f"{lines[n].description}, {words.amount(Decimal(lines[n].amount), made.statement.currency)}",
         width=address.WIDE,
     )
-    found = _explained(scope.reader.name, tenant, scope.month.name, int(chosen), scope)
+    found = _explained(scope.reader.content, tenant, scope.month.name, int(chosen), scope)
     line, currency = found.line, made.statement.currency
     st.title(
         f"{words.literal(line.description)}: {words.literal(words.money(Decimal(line.amount), currency))} for {name}"

@@ -6,7 +6,7 @@ from typing import Final
 
 import streamlit as st
 
-from app import downloads, tables, tasks, words
+from app import downloads, faults, tables, tasks, words
 from app.scope import Scope
 from app.sign_in import Viewer
 from exporter.errors import UsageError
@@ -39,13 +39,13 @@ def _start(scope: Scope, who: Viewer) -> None:
         tasks.start(
             who,
             f"Statements of {month.days.label}",
-            f"{scope.reader.name} {month.name} {config.config_hash}",
+            f"{scope.reader.content} {month.name} {config.config_hash}",
             "app.bulk",
             [str(config.path), month.name],
             f"statements-{month.name}.zip",
         )
     except UsageError as error:
-        st.session_state["task refused"] = str(error)
+        st.session_state["task refused"] = faults.told(error, who)
 
 
 def _list(who: Viewer) -> None:
@@ -60,7 +60,8 @@ def _list(who: Viewer) -> None:
             size = task.path.stat().st_size / MEGABYTE if task.path.exists() else 0.0
             tables.buttons([(f"{task.label}, ZIP, {size:,.1f} MB", downloads.task_address(task))])
         elif task.state == "failed":
-            st.error(words.sentence(task.error or f"{task.label} could not be made"))
+            said = faults.without_folders(task.error) if task.error else f"{task.label} could not be made"
+            st.error(words.sentence(said))
         else:
             st.caption(f"{task.label}: cancelled.")
     shown = tuple((t.id, t.state) for t in tasks.of(who).values())

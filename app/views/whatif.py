@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 import streamlit as st
 
-from app import address, charts, tables, words
+from app import address, charts, faults, tables, words
 from app.palette import IDLE
 from app.scope import Scope
 from app.supposed import POLICIES, loaded, supposed
@@ -42,10 +42,10 @@ def show(scope: Scope) -> None:
             if given is not None
             else supposed(scope.config, policy=None if policy == AS_IT_IS else policy, percent=int(percent))
         )
-        found = _compared(scope.reader.name, month.name, other.config_hash, scope, other)
+        found = _compared(scope.reader.content, month.name, other.config_hash, scope, other)
     except GpuLedgerError as error:
         st.title(f"{month.days.label}: that can't be reckoned")
-        st.error(words.sentence(str(error)), icon=":material/error:")
+        st.error(words.sentence(faults.without_folders(str(error))), icon=":material/error:")
         return
     _answer(scope, found)
     _side_by_side(scope, found)

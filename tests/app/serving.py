@@ -45,7 +45,7 @@ def served(config: Path, *, port: int | None = None, secrets: Path | None = None
     script = Path(__file__).parents[2] / "app" / "serve.py"
     with subprocess.Popen(
         webapp.streamlit_command(script, address="127.0.0.1", port=port, secrets=secrets),
-        env=os.environ | {"GPULEDGER_CONFIG": str(config), "PYTHONUNBUFFERED": "1"},
+        env=os.environ | webapp.SETTINGS | {"GPULEDGER_CONFIG": str(config), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -126,3 +126,21 @@ def test_statements_are_taken_along_and_open(visit: Visit, published: Path, tmp_
     rows = csv.DictReader(io.StringIO(took["FOCUS 1.2, CSV"].read_text()))
     assert sum(Decimal(row["BilledCost"]) for row in rows) == Decimal(total)
     assert visit.page.get_by_role("link", name="PDF", exact=True).count() == 1
+
+
+def test_back_undoes_a_choice_and_forward_makes_it_again(visit: Visit) -> None:
+    visit.open("cost")
+    visit.page.get_by_role("combobox", name="Tenant").click()
+    visit.page.get_by_role("option", name="Secret Project").click()
+    visit.page.wait_for_selector("h1:has-text('Secret Project pays')")
+    visit.page.get_by_role("combobox", name="Month", exact=True).click()
+    visit.page.get_by_role("option", name="October 2026").click()
+    visit.page.wait_for_url("**tenant=secret*time=2026-10*")
+    visit.page.go_back()
+    visit.page.wait_for_selector("h1:has-text('November 2026')")
+    assert "Secret Project pays" in visit.title()
+    visit.page.go_back()
+    visit.page.wait_for_selector("h1:has-text('tenants pay')")
+    assert "tenant=" not in visit.page.url
+    visit.page.go_forward()
+    visit.page.wait_for_selector("h1:has-text('Secret Project pays')")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,19 @@ def test_what_is_made_of_a_file_s_answers_is_no_other_file_s(published: Path) ->
     assert vision.once("whose", lambda: "vision's") == "vision's"
     assert files.fleet().once("whose", lambda: "the fleet's") == "the fleet's"
     assert vision.once("whose", lambda: "made again") == "vision's"
+
+
+def test_a_ledger_that_is_made_anew_is_read_anew(tmp_path: Path) -> None:
+    config = load(write(tmp_path))
+    run_once(config)
+    files = LedgerFiles(config.ledger)
+    first = files.fleet()
+    before = first.ask("SELECT sum(gpu_hours) AS hours FROM charge")["hours"][0]
+
+    shutil.rmtree(config.ledger)
+    rows = (tmp_path / "allocations.csv").read_text().splitlines()
+    (tmp_path / "allocations.csv").write_text("\n".join(rows[:2]) + "\n")
+    run_once(config)
+    again = files.fleet()
+    assert (again.name, again.content != first.content) == (first.name, True)
+    assert again.ask("SELECT sum(gpu_hours) AS hours FROM charge")["hours"][0] < before
