@@ -89,7 +89,7 @@ def main() -> int:
     config = load(Path(arguments["config"]))
     start = datetime.fromisoformat(arguments["start"])
     work = WORK[arguments["work"]]
-    work(config, (start, start + timedelta(minutes=30)), folder / "warm")
+    work(config, (start, start + timedelta(hours=8)), folder / "warm")  # enough for what is compiled on its first use
     seconds, spent, result = [], [], 0
     for number in range(arguments["times"]):
         begun, cpu = time.perf_counter(), time.process_time()

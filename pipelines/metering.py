@@ -42,6 +42,7 @@ from pipelines.shown import CARD_KEY, Tables
 from pipelines.sighting import Engine, Sight, look, sighted
 from pipelines.tables import Finding
 from pipelines.tenancy import tenancy_edges
+from pipelines.uncollected import uncollected
 
 LEASE: Final[dict[str, pl.DataType]] = {
     "id": pl.String(),
@@ -160,6 +161,7 @@ def meter(inputs: Inputs, config: Config, *, window: Interval | None = None, eng
     return meter_again(inputs, config, window=window, memory=None, engine=engine)[0]
 
 
+@uncollected()
 @reused()
 def meter_again(
     inputs: Inputs,

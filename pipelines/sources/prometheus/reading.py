@@ -23,6 +23,7 @@ from pipelines.sources.prometheus.span import stored_span
 from pipelines.sources.tally import Tally
 from pipelines.sources.training import TRAININGS, training_facts
 from pipelines.tables import SAMPLE_LABELS, Batch, Finding
+from pipelines.uncollected import uncollected
 
 if TYPE_CHECKING:
     from pipelines.config import Source
@@ -138,6 +139,7 @@ class _Reading:
             yield until, batch
             start = until
 
+    @uncollected()  # labels by the ten thousand, all of which are kept
     def _window(self, start: int, end: int) -> Batch:
         tally = Tally(self._called)
         columns = Columns(tally, self._identities, self._pool)
