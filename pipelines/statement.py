@@ -242,6 +242,8 @@ def _workloads(
 def workload_names(rated: Rated) -> dict[tuple[str, str], str]:
     """Return by cluster and workload what reports call it: a name in two clusters is prefixed by its own."""
     keys = {key for use in rated.tenants.values() for key in use.workloads}
+    if len({cluster for cluster, _ in keys}) < 2:
+        return {key: key[1] for key in keys}
     clusters = Counter(workload for _, workload in keys)
     return {
         (cluster, workload): f"{cluster}:{workload}" if clusters[workload] > 1 else workload

@@ -7,6 +7,7 @@ digits, and a timestamp stays text, since its meaning depends on the file's own 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,7 +48,7 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], dict[Location, int]]:
 
     reading = _Reading(path)
     try:
-        node = yaml.compose(text, Loader=_Loader)
+        node = _composed(text)
         content = None if node is None else reading.value(node, ())
     except yaml.YAMLError as error:
         raise _syntax_error(path, text, error) from None
@@ -64,6 +65,31 @@ class _Loader(yaml.SafeLoader):
     """Resolves only what the core schema does: null, booleans, numbers."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  (PyYAML's own protocol)
+
+
+class _FastLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """The same by libyaml, where PyYAML was built with it."""
+
+    yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
+
+
+_LONGEST_LINE, _MOST = 2_000, 2_000
+"""No file nests deeper than its longest line and its brackets: what may is read by the reader that notices."""
+
+
+def _composed(text: str) -> yaml.Node | None:
+    """Return a file's nodes.
+
+    libyaml reads ten times faster. PyYAML's own reader says better what is wrong, is stricter about tabs, and notices
+    how deep it is, which libyaml doesn't before the stack ends.
+    """
+    shallow = (
+        max(map(len, text.splitlines()), default=0) <= _LONGEST_LINE and text.count("[") + text.count("{") <= _MOST
+    )
+    if shallow and "\t" not in text:
+        with suppress(yaml.YAMLError):
+            return yaml.compose(text, Loader=_FastLoader)
+    return yaml.compose(text, Loader=_Loader)
 
 
 _CORE_SCHEMA: Final = {

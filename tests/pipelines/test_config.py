@@ -7,10 +7,11 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+import yaml
 from pydantic import BaseModel, ValidationError
 
 from exporter.errors import ConfigError
-from pipelines.config import Config, Source, load, reservation_rate
+from pipelines.config import Config, Source, load, reading, reservation_rate
 from pipelines.config.faults import models_in
 from pipelines.config.reference import EXAMPLE, render
 from pipelines.periods import Period
@@ -551,3 +552,19 @@ def test_every_published_case_is_valid(repository: Path) -> None:
     if not cases:
         pytest.skip("the published cases are not beside this checkout")
     assert all(load(case).rates for case in cases)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, "- " * 100_000 + "a", "a:\n" + "\n".join(" " * n + "b:" for n in range(3000))]
+)
+def test_depth_is_noticed_before_the_stack_ends(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "gpuledger.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        load(path)
+
+
+def test_both_readers_of_yaml_see_the_same() -> None:
+    text = "a: &x {b: 010, c: 'no', d: no}\ne: [*x, 2026-10-01, ~]\nf: |\n  g\n"
+    nodes = [yaml.serialize(yaml.compose(text, Loader=loader)) for loader in (reading._Loader, reading._FastLoader)]
+    assert nodes[0] == nodes[1]
