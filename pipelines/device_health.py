@@ -14,6 +14,7 @@ import polars as pl
 
 from exporter.xid import xid_class
 from pipelines.health import Spell
+from pipelines.quality import CODES
 from pipelines.series import Ints, runs_of
 
 _ACTIONS: Final = {1: "reset the GPU", 2: "reboot the node", 3: "drain peer-to-peer", 4: "drain and reset"}
@@ -44,10 +45,10 @@ def troubles(samples: pl.DataFrame) -> pl.DataFrame:
     watched = [c for c in _WATCHED if c in samples.columns and samples[c].null_count() < samples.height]
     runs = runs_of(samples, cards) if watched else None
     for column in watched:
-        value = samples[column]
+        least, total = samples.select(least=pl.col(column).min(), total=pl.col(column).sum()).row(0)
         rows = samples.select(*cards, "node", t=pl.col("time").dt.epoch("ms"), value=column)
-        if value.null_count() or value.is_nan().any():
-            rows = rows.filter(pl.col("value").is_not_null() & pl.col("value").is_not_nan())
+        if samples[column].null_count() or not (least >= 0 and total < CODES):
+            rows = rows.filter(pl.col("value").is_finite() & (pl.col("value").abs() < CODES))
         told = (
             _telling(rows, runs if runs is not None and rows.height == samples.height else runs_of(rows, cards))
             .group_by(*cards, "t")

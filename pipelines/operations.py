@@ -222,8 +222,7 @@ class Published:
     @property
     def metered(self) -> Metered:
         """The stages that the period was reckoned from."""
-        closed = self.reckoned.closed
-        return self.current if closed is None else closed.metered()
+        return self.current if self.reckoned.kept is None else self.reckoned.kept
 
 
 def published_period(

@@ -33,6 +33,8 @@ STAMPED_METRICS: Final = (
 
 KEY_SHIFT: Final = 44  # room for 500 years of ms below a number
 KEY_OFFSET: Final = 1 << 43
+CODES: Final = float(1 << 53)
+"""Codes are whole numbers below it: what is beyond, or no number, is none."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,7 @@ def _doubtful(samples: pl.DataFrame) -> list[str]:
 
 def _xids(samples: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     code = pl.lit(None, pl.Float64) if "xid_last_code" not in samples.columns else samples["xid_last_code"]
-    codes = rows.select("card", "t", code=code).filter(pl.col("code").is_finite())
+    codes = rows.select("card", "t", code=code).filter(pl.col("code").is_finite() & (pl.col("code").abs() < CODES))
     return _in_order(codes, _key("card"))
 
 

@@ -174,7 +174,7 @@ def _derived() -> list[pl.Expr]:
     def rate(name: str) -> pl.Expr:
         return pl.coalesce(f"{name}_per_second", increase(f"{name}_total"))
 
-    bits = pl.col("throttle_reasons_bitmask").cast(pl.Int64)
+    bits = pl.col("throttle_reasons_bitmask").cast(pl.Int64, strict=False)
     power, thermal = (increase(key).clip(upper_bound=1.0) for key in _THROTTLED)
     used = pl.col("memory_used_bytes")
     total = pl.coalesce("memory_total_bytes", used + pl.col("memory_free_bytes"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
@@ -11,13 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from exporter.errors import UsageError
 from pipelines.book.reckoning import Reckoned, Reckoning
 from pipelines.book.supposing import supposed_reservation, with_reservations
-from pipelines.config import Config
+from pipelines.config import Config, Reservation
 from pipelines.instants import HOUR_MS
 from pipelines.metering import Metered
 from pipelines.money import format_money, plain, round_money
 from pipelines.periods import Period, parse_period
 from pipelines.publish import published_fleet
-from pipelines.rating import Charge, Rated, rate
+from pipelines.rating import Charge, Rated, TenantUse, rate
 from pipelines.report import Money, ReportPeriod
 from pipelines.statement import within_of
 
@@ -83,14 +85,30 @@ def cheapest(config: Config, tenant: str, period: str) -> Cheapest:
     span = parse_period(period, config.timezone)
     metered, as_of = published_fleet(config.ledger)
     reckoned = Reckoning(config, metered, as_of).of(span)
-    own = _own(reckoned, reckoned.closed.metered() if reckoned.closed else metered, tenant)
+    parts = [
+        _Stretch(_own(piece, metered if piece.kept is None else piece.kept, tenant), piece.config, piece.period)
+        for piece in reckoned.alone()
+    ]
     models = sorted({c.model for c in _open(reckoned.rated, tenant) if c.model is not None})
     return Cheapest(
         tenant=tenant,
         period=reckoned.report.period,
         currency=reckoned.report.currency,
-        models=[_advice(own, reckoned.config, tenant, model, span) for model in models],
+        models=[_advice(parts, tenant, model, span) for model in models],
     )
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """What of a tenant's is rated by itself: a closed month by its own prices."""
+
+    own: Metered
+    config: Config
+    period: Period
+
+    def rated(self, supposed: Sequence[Reservation] = ()) -> Rated:
+        """Rate it, with further reservations."""
+        return rate(self.own, with_reservations(self.config, supposed), within_of(self.period))
 
 
 def _open(rated: Rated, tenant: str) -> list[Charge]:
@@ -110,25 +128,24 @@ def _own(reckoned: Reckoned, metered: Metered, tenant: str) -> Metered:
     )
 
 
-def _advice(own: Metered, config: Config, tenant: str, model: str, span: Period) -> Advice:
+def _advice(parts: Sequence[_Stretch], tenant: str, model: str, span: Period) -> Advice:
     tried: dict[int, Fraction] = {}
 
     def cost(gpus: int) -> Fraction:
         if gpus not in tried:
             supposed = [supposed_reservation(tenant, model, gpus, span.start, span.end, None)] if gpus else []
-            rated = rate(own, with_reservations(config, supposed), within_of(span))
-            use = rated.tenants[tenant]
-            tried[gpus] = use.usage + use.reservation - use.credit
+            uses = [part.rated(supposed).tenants.get(tenant, TenantUse()) for part in parts]
+            tried[gpus] = sum((use.usage + use.reservation - use.credit for use in uses), Fraction(0))
         return tried[gpus]
 
-    best = _worth_it(own, config, tenant, model, span)
+    best = _worth_it(parts, tenant, model, span)
     cost(0)
     # Cost is convex in the size, as each further GPU is used less: the lowest is where neither neighbour is lower.
     while best and cost(best - 1) <= cost(best):
         best -= 1
     while cost(best + 1) < cost(best):
         best += 1
-    currency = config.currency
+    currency = parts[-1].config.currency
     now, then = round_money(cost(0), currency), round_money(cost(best), currency)
     return Advice(
         model=model,
@@ -140,13 +157,13 @@ def _advice(own: Metered, config: Config, tenant: str, model: str, span: Period)
     )
 
 
-def _worth_it(own: Metered, config: Config, tenant: str, model: str, span: Period) -> int:
+def _worth_it(parts: Sequence[_Stretch], tenant: str, model: str, span: Period) -> int:
     """Guess the size: the n-th GPU pays while the time in which n are held outweighs reserved ÷ on-demand price."""
     start, end = within_of(span)
-    held = [c for c in _open(rate(own, config, (start, end)), tenant) if c.model == model]
+    held = [c for part in parts for c in _open(part.rated(), tenant) if c.model == model]
     paid = sum((c.gpus * (c.end - c.start) * (c.rate or 0) for c in held), Fraction(0)) / HOUR_MS
     hours = sum((c.gpus * (c.end - c.start) for c in held), Fraction(0)) / HOUR_MS
-    entry = next((r for r in config.rates_in_force if r.model == model or r.reserved is not None), None)
+    entry = next((r for r in parts[-1].config.rates_in_force if r.model == model or r.reserved is not None), None)
     if not paid or not hours or entry is None:
         return 0
     limit = Fraction(entry.price("reserved")) / (paid / hours)

@@ -14,25 +14,27 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from exporter.errors import UsageError
 from pipelines.book import journal
-from pipelines.book.breakdown import hours_of
+from pipelines.book.breakdown import hours_by, hours_of
 from pipelines.book.compose import CAUSE_NAMES
 from pipelines.book.document import Line, LinePart, Statement
 from pipelines.book.price_walk import Repriced, contract_of, priced_by
 from pipelines.book.reckoning import Reckoned, Reckoning, of_book
-from pipelines.book.shelf import FOLDER, shelf
+from pipelines.book.shelf import FOLDER, part_of, shelf
 from pipelines.book.statements import statement
 from pipelines.config import Config
 from pipelines.config.money import Driver
 from pipelines.config.recorded import span
 from pipelines.instants import HOUR_MS, from_ms, to_ms
 from pipelines.metering import Metered
-from pipelines.money import largest_remainder, plain
+from pipelines.money import largest_remainder, plain, round_money
 from pipelines.periods import parse_period
 from pipelines.publish import published_fleet
+from pipelines.rated import Rated, TenantUse
 from pipelines.rates import RateCard
-from pipelines.rating import Charge, clipped, kwh
+from pipelines.rating import Charge, clipped, kwh, rate
 from pipelines.report import Hours, Instant, Money, Ratio
-from pipelines.sharing import Keys, keys_of
+from pipelines.sharing import Keys, keys_of, overhead_amount
+from pipelines.statement import within_of
 
 ORIGINS: Final = {
     "pod": "labels of samples (pod)",
@@ -41,6 +43,8 @@ ORIGINS: Final = {
     "allocations": "an allocations file",
 }
 
+_LISTED: Final = 5  # leases of a correction
+_LOST: Final = ("stranded", "down", "repair")
 _UNITS: Final = {"gpu_hours": "GPU-hours held", "energy": "kWh measured while held", "slurm_billing": "billing-hours"}
 
 
@@ -115,13 +119,14 @@ def explain(config: Config, name: str, line: int) -> Explanation:
     if line not in lines:
         raise UsageError(f"{name} has no line {line}; it has 1 to {len(lines)}")
     if found.book is not None:
-        reckoned, metered = of_book(found.book), found.book.metered()
+        reckoned, known = of_book(found.book), found.book.metered()
     else:
-        metered, as_of = published_fleet(config.ledger)
-        reckoned = Reckoning(config, metered, as_of).of(parse_period(period, config.timezone))
+        known, as_of = published_fleet(config.ledger)
+        reckoned = Reckoning(config, known, as_of).of(parse_period(period, config.timezone))
         if reckoned.pieces:
             month = lines[line].charge_period
             raise UsageError(f"{name} adds up its months; explain the line where it stands, in {tenant}/{month}")
+    metered = known if reckoned.kept is None else reckoned.kept
     return _explained(found.statement, lines[line], reckoned, metered, name, config.ledger / FOLDER)
 
 
@@ -156,7 +161,8 @@ def _explained(
         leases=leases,
         repriced=repriced,
         steps=[
-            *_steps(line, reckoned, tenant),
+            *_steps(line, reckoned, statement),
+            *_late(line, reckoned, metered, books, tenant),
             *_repriced_steps(line, reckoned, repriced, note.get("prices")),
             *_converted(statement),
         ],
@@ -248,20 +254,24 @@ def _rate(charges: list[Charge]) -> str | None:
     return None if rate is None else format(Decimal(rate.numerator) / Decimal(rate.denominator), "f")
 
 
-def _steps(line: Line, reckoned: Reckoned, tenant: str) -> Iterable[str]:
-    """Say how a line comes about that no lease of the tenant's own made."""
-    config, report = reckoned.config, reckoned.report
+def _steps(line: Line, reckoned: Reckoned, statement: Statement) -> Iterable[str]:
+    """Say how a line comes about that no lease of the tenant's own made; amounts are the ledger's."""
+    config, report, tenant = reckoned.config, reckoned.report, statement.tenant.id
     row = next(t for t in report.tenants if t.tenant == tenant)
+    money, own = f"{config.currency} ", f"{statement.currency} "
     total = sum((Decimal(getattr(t.charges, line.kind)) for t in report.tenants), Decimal(0))
+    amount = getattr(row.charges, line.kind)
+    share = f"of {money}{total} that tenants share, this tenant's part is {money}{amount}"
+    use = reckoned.rated.tenants.get(tenant, TenantUse())
     if line.kind == "reservation":
-        yield from (_fee(part) for part in line.parts)
+        yield from (f"{p.description}: {p.quantity} GPU-hours × {own}{p.rate} = {own}{p.amount}" for p in line.parts)
         unused, reserved = row.gpu_hours.reserved_unused, row.gpu_hours.reserved
         yield f"of it {reserved} GPU-hours were used and {unused} were not; both are paid for"
     elif line.kind == "credit":
-        yield from (f"{part.description}: {part.amount}, GPUs down beyond what was in use" for part in line.parts)
+        yield from (_credited(part, use, config, own) for part in line.parts)
     elif line.kind == "idle":
-        yield from _idle_steps(line, config)
-        yield f"of {total} that tenants share, this tenant's part is {line.amount}"
+        yield from _idle_steps(line, reckoned, tenant, own)
+        yield share
     elif line.kind == "overhead":
         parts = {part.description: part.amount for part in line.parts}
         keys = keys_of(reckoned.rated)
@@ -269,20 +279,23 @@ def _steps(line: Line, reckoned: Reckoned, tenant: str) -> Iterable[str]:
             start, end = span(pool)
             if end <= report.period.from_ or start >= report.period.to:
                 continue
-            own = f"; this tenant's part is {parts[pool.name]}" if pool.name in parts else ""
-            yield f"{pool.name}: {pool.monthly} a month, split {pool.split}{own}{_driven(pool.split, keys, tenant)}"
-        yield f"of {total} that tenants share, this tenant's part is {line.amount}"
+            mine = f"; this tenant's part is {own}{parts[pool.name]}" if pool.name in parts else ""
+            cost = round_money(overhead_amount(pool, reckoned.period, config.timezone), config.currency)
+            whole = "" if cost == pool.monthly else f", of which {money}{plain(cost)} is this period's"
+            driven = _driven(pool.split, keys, tenant)
+            yield f"{pool.name}: {money}{pool.monthly} a month{whole}, split {pool.split}{mine}{driven}"
+        yield share
     elif line.kind == "commitment":
         settings = next(t for t in config.tenants if t.id == tenant)
-        agreed = " and ".join(f"{c.monthly} a month" for c in settings.commitment_in_force)
+        agreed = " and ".join(f"{money}{c.monthly} a month" for c in settings.commitment_in_force)
         yield f"committed to at least {agreed}, for usage and reservations"
-        yield f"usage of {row.charges.usage} and reservations of {row.charges.reservation} leave {line.amount}"
+        spent = f"usage of {money}{row.charges.usage} and reservations of {money}{row.charges.reservation}"
+        yield f"{spent} leave {money}{amount}"
     elif line.kind == "energy":
-        use = reckoned.rated.tenants[tenant]
         energy = kwh(use.held.joules) or Fraction(0)
         yield (
             f"{float(energy):.6f} kWh measured while held × PUE {config.energy.pue}"
-            f" × {config.energy.price_per_kwh} per kWh = {line.amount}"
+            f" × {money}{config.energy.price_per_kwh} per kWh = {money}{amount}"
         )
     elif line.kind == "adjustment":
         entry = next(e for e in reckoned.entries if e.id == line.reference)
@@ -318,14 +331,63 @@ def _repriced_steps(line: Line, reckoned: Reckoned, walk: Repriced | None, price
     )
 
 
-def _idle_steps(line: Line, config: Config) -> Iterable[str]:
+def _credited(part: LinePart, use: TenantUse, config: Config, own: str) -> str:
+    """Say what a reservation's credit is for."""
+    down = f"{part.description}: {own}{part.amount}, GPUs down beyond what was in use"
+    fee, credit = use.fees.get(part.reservation or ""), use.credits.get(part.reservation or "")
+    if not fee or not credit or not config.sla.thresholds:
+        return down
+    return f"{down}: {100 * float(abs(credit) / fee):.6g} % of its fee in this period, by the thresholds of `sla`"
+
+
+def _late(line: Line, reckoned: Reckoned, metered: Metered, books: Path, tenant: str) -> Iterable[str]:
+    """Name the leases whose charged hours are others than when their month was closed, as they are known now."""
+    entry = next((e for e in reckoned.entries if e.id == line.reference), None)
+    if entry is None or entry.kind != "late_data" or reckoned.kept is not None:
+        return
+    book = next((b for b in shelf(books) if b.period == entry.charge_period), None)
+    if book is None:
+        return
+    then = of_book(book)
+    now = rate(part_of(metered, then.period), book.config, within_of(then.period))
+    before, after = (_charged(rated, tenant) for rated in (then.rated, now))
+    changed = {
+        key: after.get(key, Fraction(0)) - before.get(key, Fraction(0))
+        for key in sorted({*before, *after})
+        if after.get(key) != before.get(key)
+    }
+    for (lease, workload, class_), hours in list(changed.items())[:_LISTED]:
+        yield f"{workload} (lease {lease}), {class_.replace('_', ' ')}: {float(hours):+.6f} GPU-hours"
+    if len(changed) > _LISTED:
+        yield f"and {len(changed) - _LISTED} more leases"
+    if not changed:
+        yield "none of its own leases changed: shared costs are shared anew"
+
+
+def _charged(rated: Rated, tenant: str) -> dict[tuple[str, str, str], Fraction]:
+    charges = (c for c in rated.charges if c.tenant == tenant)
+    return hours_by(charges, lambda c: (c.lease, c.workload, c.class_))
+
+
+def _idle_steps(line: Line, reckoned: Reckoned, tenant: str, own: str) -> Iterable[str]:
+    config, rated = reckoned.config, reckoned.rated
     yield f"policy {config.idle.policy}: idle capacity beyond unused reservations, at its on-demand price"
     for cause in ("reserved_unused", "stranded", "down", "repair"):
         policy = getattr(config.idle, cause)
         if policy != type(config.idle).model_fields[cause].default:
             yield f"policy {policy} for what is {CAUSE_NAMES[cause]}"
-    if len(line.parts) > 1:
-        yield from (f"{part.description}: {part.amount}" for part in line.parts)
+    lost = {
+        CAUSE_NAMES["unallocated"]: rated.fleet.hours.get("idle", Fraction(0)),
+        **{CAUSE_NAMES[c]: sum((h for h, _ in rated.fleet.lost.get(c, {}).values()), Fraction(0)) for c in _LOST},
+    }
+    for part in line.parts:
+        hours = f", of {_number(lost[part.description])} GPU-hours in all" if part.description in lost else ""
+        yield f"{part.description}: {own}{part.amount}{hours}"
+    unused = rated.tenants.get(tenant, TenantUse()).unused_fees
+    back = sum(unused.values(), Fraction(0))
+    if config.idle.reserved_unused != "owner" and back:
+        fee = plain(round_money(back, config.currency))
+        yield f"{CAUSE_NAMES['reserved_unused']}: {config.currency} {fee} of its own fees is given back and shared anew"
 
 
 def _converted(statement: Statement) -> Iterable[str]:
@@ -336,10 +398,6 @@ def _converted(statement: Statement) -> Iterable[str]:
             f"the statement's {stamp.currency} {stamp.total} × {stamp.rate}{source} is {statement.currency}"
             f" {statement.total}; lines are parts of it, and prices above are in {stamp.currency}"
         )
-
-
-def _fee(part: LinePart) -> str:
-    return f"{part.description}: {part.quantity} GPU-hours × {part.rate} = {part.amount}"
 
 
 def _number(value: Fraction) -> float:

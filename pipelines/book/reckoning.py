@@ -35,6 +35,7 @@ class Reckoned:
     Attributes:
         findings: those of the report that don't come from rating.
         closed: the book that it comes from; None: the period is open.
+        kept: what it was metered from, of (a part of) a closed month; None: what is known now.
         pieces: of a span over closed months each month that it was added up from, in order.
     """
 
@@ -44,6 +45,7 @@ class Reckoned:
     entries: list[Entry]
     findings: list[Finding]
     closed: ClosedBook | None = None
+    kept: Metered | None = None
     pieces: tuple[Reckoned, ...] = ()
 
     @property
@@ -158,7 +160,7 @@ def of_book(book: ClosedBook) -> Reckoned:
     """Return a closed period: rated by what was metered and configured then; its report is the one that was kept."""
     config, metered = book.config, book.metered()
     rated = rate(metered, config, within_of(period_of(book)))
-    return Reckoned(config, rated, book.report, book.entries, metered.findings, book)
+    return Reckoned(config, rated, book.report, book.entries, metered.findings, book, metered)
 
 
 def part_of_book(book: ClosedBook, part: Period) -> Reckoned:
@@ -167,7 +169,7 @@ def part_of_book(book: ClosedBook, part: Period) -> Reckoned:
     findings = within(metered.findings, within_part)
     rated = rate(metered, config, within_part)
     report = make_report(rated, config, part, [*findings, *rated.findings], book.report.as_of)
-    return Reckoned(config, rated, report, [], findings)
+    return Reckoned(config, rated, report, [], findings, kept=metered)
 
 
 def sums(entries: Iterable[Entry]) -> dict[str, Decimal]:

@@ -115,7 +115,7 @@ def progress(rows: pl.DataFrame, cluster: str) -> pl.DataFrame:
     told = last.filter(pl.col("steps").is_not_null()).with_columns(
         cluster=pl.lit(cluster),
         rank=pl.col("rank").fill_null("0"),
-        start=(pl.col("start_time_seconds") * 1000).round().cast(pl.Int64).cast(pl.Datetime("ms", "UTC")),
+        start=(pl.col("start_time_seconds") * 1000).round().cast(pl.Int64, strict=False).cast(pl.Datetime("ms", "UTC")),
         at=pl.from_epoch("at", "ms").dt.replace_time_zone("UTC"),
     )
     return told.select(pl.col(c).cast(t) for c, t in TRAINING.items()).sort("labelled_as", "rank", "at")

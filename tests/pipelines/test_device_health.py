@@ -105,3 +105,10 @@ def test_degraded_changes_no_bill(tmp_path: Path) -> None:
         return published_fleet(config.ledger)[0].usage
 
     assert hours("well", 0).equals(hours("ill", steps((0, 0), (20, 79))))
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), 2e19, 1e300, float("nan")])
+@pytest.mark.parametrize("metric", [XID, ACTION, REMAP])
+def test_what_is_no_code_is_counted_and_stops_nothing(tmp_path: Path, metric: str, value: float) -> None:
+    found = states(tmp_path, ill("GPU-1", (0, 30), metric, steps((0, 0), (10, value), (11, 0))))
+    assert [state for _, state, *_ in found if state != "ok"] == []

@@ -148,3 +148,18 @@ def test_nothing_is_kept_for_no_time(tmp_path: Path) -> None:
     config = in_pieces(tmp_path)
     with open_ledger(config.ledger, "a test") as ledger, pytest.raises(UsageError, match="more than zero"):
         prune(ledger, config, keep=timedelta(0), now=NOW)
+
+
+def test_the_same_samples_of_two_imports_are_one_part_and_count_once(tmp_path: Path) -> None:
+    config = configured(Scene(), tmp_path)
+    written = Scene([seen("GPU-a", (0, 20), "astro/fit")]).write(tmp_path / "piece") / "metrics.prom"
+    import_files(config, "metrics", [written])
+    with open_ledger(config.ledger, "a test") as ledger:
+        (before,) = list_days(ledger)
+    written.write_text(written.read_text().replace("# EOF", "# a remark\n# EOF") + "# another\n")
+    import_files(config, "metrics", [written])
+    with open_ledger(config.ledger, "a test") as ledger:
+        assert len(ledger.parts()) == 2
+        (after,) = list_days(ledger)
+        assert list(verify(ledger)) == []
+    assert (after.parts, after.samples) == (before.parts, before.samples)

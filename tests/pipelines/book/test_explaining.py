@@ -48,10 +48,10 @@ def test_usage_goes_back_to_leases_hours_and_the_rate_entry(book: Book, tenant: 
 
 def test_the_other_lines_say_how_they_come_about(book: Book) -> None:
     config = book()
-    assert "r1: 2 × *H100*: 48.0 GPU-hours × 1.50 = 72.00" in of_kind(config, "astro", "reservation").steps
+    assert "r1: 2 × *H100*: 48.0 GPU-hours × USD 1.50 = USD 72.00" in of_kind(config, "astro", "reservation").steps
     steps = of_kind(config, "astro", "overhead").steps
-    assert steps[0] == "storage: 100.00 a month, split even; this tenant's part is 50.00"
-    assert "-3.00" in of_kind(config, "astro", "credit").steps[0]
+    assert steps[0] == "storage: USD 100.00 a month, split even; this tenant's part is USD 50.00"
+    assert "USD -3.00" in of_kind(config, "astro", "credit").steps[0]
 
 
 def test_a_share_of_idle_capacity_names_policy_and_pool(tmp_path: Path) -> None:
@@ -63,7 +63,36 @@ def test_a_share_of_idle_capacity_names_policy_and_pool(tmp_path: Path) -> None:
     found = of_kind(config, "astro", "idle")
     assert found.line.amount == "6.00"  # 2 h × 3.00
     assert found.steps[0].startswith("policy proportional")
-    assert found.steps[1] == "of 6.00 that tenants share, this tenant's part is 6.00"
+    assert found.steps[1] == "held by nobody: USD 6.00, of 2.0 GPU-hours in all"
+    assert found.steps[2] == "of USD 6.00 that tenants share, this tenant's part is USD 6.00"
+
+
+def test_a_pool_in_a_part_of_a_month_says_what_of_it_is_this_periods(book: Book) -> None:
+    config = book()
+    lines = {x.kind: x for x in statement(config, "astro", "2026-10-01").statement.lines}
+    found = explain(config, "astro/2026-10-01", lines["overhead"].number)
+    # A day of October's 31: 100.00 / 31 = 3.23; astro alone is there.
+    assert found.steps[0] == (
+        "storage: USD 100.00 a month, of which USD 3.23 is this period's, split even; this tenant's part is USD 3.23"
+    )
+
+
+def test_a_step_says_which_currency_it_is_in(book: Book) -> None:
+    euros = CONFIG.replace("{id: bio}", "{id: bio, currency: EUR}").replace(
+        "reservations:\n", 'exchange: [{currency: EUR, rate: "0.50"}]\nreservations:\n'
+    )
+    steps = of_kind(book(config=euros), "bio", "overhead").steps
+    assert steps[0] == "storage: USD 100.00 a month, split even; this tenant's part is EUR 25.00"
+    assert steps[1] == "of USD 100.00 that tenants share, this tenant's part is USD 50.00"
+
+
+def test_late_hours_name_the_leases_that_they_are_of(book: Book) -> None:
+    close(book(), "2026-09", now=NOW, by="ada")
+    config = book("2026-09-20T00:00:00Z,2026-09-20T06:00:00Z,1,,H100,astro,late,\n")
+    found = of_kind(config, "astro", "adjustment")
+    assert found.line.amount == "12.00"
+    (named,) = (step for step in found.steps if step.startswith("late (lease "))
+    assert named.endswith("on demand: +6.000000 GPU-hours")
 
 
 def test_a_closed_line_is_explained_by_what_was_closed(book: Book) -> None:

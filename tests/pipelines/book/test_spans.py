@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from exporter.errors import UsageError
+from pipelines.book.cheapest import cheapest
 from pipelines.book.closing import close
 from pipelines.book.explaining import explain
 from pipelines.book.focus.export import export
@@ -174,3 +175,13 @@ def test_a_year_under_other_prices_is_compared_month_by_month(closed: Ledger) ->
 def test_a_line_of_a_year_is_explained_where_it_stands(closed: Ledger) -> None:
     with pytest.raises(UsageError, match="explain the line where it stands, in a/2026-11"):
         explain(closed(LATE), "a/2026", 2)
+
+
+def test_a_day_of_a_closed_month_is_compared_by_the_usage_that_it_was_closed_with(closed: Ledger) -> None:
+    config = closed(LATE)
+    assert {t.difference.total for t in whatif(config, config, "2026-10-20").tenants} == {"0.00"}
+
+
+def test_the_cheapest_reservation_of_a_year_is_told_by_its_months_own_prices(closed: Ledger) -> None:
+    (model,) = cheapest(closed(LATE, prices=DEARER), "a", "2026").models
+    assert model.cost_now == "30.00"  # 10 h and 5 h at 2.00; the late hours are booked, and stay
