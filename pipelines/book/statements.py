@@ -11,6 +11,7 @@ from exporter.errors import UsageError
 from pipelines import store
 from pipelines.book.compose import make_statement, past_of
 from pipelines.book.document import Past, Statement
+from pipelines.book.presence import hold_tenants
 from pipelines.book.reckoning import Reckoned, Reckoning, name
 from pipelines.book.shelf import FOLDER as BOOKS
 from pipelines.book.shelf import ClosedBook, shelf
@@ -49,6 +50,7 @@ def statement(config: Config, tenant: str, period: str) -> Found:
             return Found(book.statement(tenant), book)
     if tenant not in {t.id for t in config.tenants}:
         raise UsageError(f"{tenant}: the configuration has no such tenant; see `gpuledger check`")
+    hold_tenants(config)
     metered, as_of = published_fleet(config.ledger)
     reckoned = Reckoning(config, metered, as_of).of(span)
     if tenant not in _tenants(reckoned):

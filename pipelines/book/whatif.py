@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from exporter.errors import UsageError
 from pipelines.book.corrections import METERING
+from pipelines.book.presence import hold_tenants
 from pipelines.book.reckoning import Reckoning
 from pipelines.book.supposing import parse_replacement, parse_reservation, with_fleet, with_reservations
 from pipelines.config import Config
@@ -76,6 +77,7 @@ def whatif(
     """
     if other.currency != config.currency:
         raise UsageError(f"{other.path.name}: amounts in {other.currency} can't be compared with {config.currency}")
+    hold_tenants(config)
     span = parse_period(period, config.timezone)
     metered, as_of = published_fleet(config.ledger)
     reckoned = Reckoning(config, metered, as_of).of(span)

@@ -79,6 +79,10 @@ class Words:
             found.append(NOTES["unobserved"])
         if any("no price" in note for note in statement.notes):
             found.append(NOTES["unpriced"])
+        billed = (_BILLED.match(note) for note in statement.notes)
+        found += [NOTES["billing"].format(self.number(match[1])) for match in billed if match]
+        if any(note.startswith(("Adds up", "As known now")) for note in statement.notes):
+            found.append(NOTES["summed"])
         stamp = statement.exchange
         if stamp is not None:
             source = f" ({stamp.source})" if stamp.source else ""
@@ -90,6 +94,7 @@ class Words:
         return [*found, *MEANINGS]
 
 
+_BILLED: Final = re.compile(r"Slurm billed ([\d,.]+) billing-hours")
 MEANINGS_EN: Final = (
     "GPU-h held: the time that GPUs were allocated to you, used or not; it is what is charged.",
     "GPU-h used: hours held × mean engine activity of what was observed. Utilisation: used ÷ held, of the observed.",

@@ -112,3 +112,11 @@ def test_every_label_of_the_page_is_translated(made: Statement) -> None:
 
     assert not [text for text in LABELS.values() if PERSIAN.label(text) == text]
     assert not [line for line in made.lines if PERSIAN.phrase(line.description) == line.description]
+
+
+def test_every_note_has_its_persian_words(made: Statement) -> None:
+    billed = "Slurm billed 1,234.50 billing-hours (TRESBillingWeights) for this tenant's jobs"
+    notes = [f"{billed}; amounts go by GPU-hours.", "Adds up the closed statements of 2026-09 (2026-000001)."]
+    said = PERSIAN.notes(made.model_copy(update={"notes": notes}))
+    assert any("۱٬۲۳۴٫۵۰" in note or "۱,۲۳۴.۵۰" in note for note in said)
+    assert any("جمع ماه‌های خود" in note for note in said)
