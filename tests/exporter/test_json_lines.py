@@ -55,10 +55,11 @@ def test_a_fault_of_the_program_comes_with_where_it_was() -> None:
 
 def test_the_documents_example_is_such_a_line() -> None:
     document = (ROOT / "docs/logs.md").read_text()
-    (example,) = re.findall(r"```json\n(.*)\n```", document)
-    line = json.loads(example)
-    assert line.keys() == json.loads(log_line("x", fields={"a": 1})).keys()
-    assert all(f"`{key}`" in document for key in line)
+    examples = re.findall(r"```json\n(.*)\n```", document)
+    assert examples
+    for line in map(json.loads, examples):
+        assert line.keys() == json.loads(log_line("x", fields={"a": 1})).keys()
+        assert all(f"`{key}`" in document for key in line)
 
 
 def test_a_running_exporter_says_everything_in_json(tmp_path: Path) -> None:
