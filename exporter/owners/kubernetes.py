@@ -94,7 +94,8 @@ class KubernetesAdapter:
         except ImportError as error:
             raise SourceError("kubernetes", "gRPC is not installed", "pip install 'gpuledger[kubernetes]'") from error
         if self._channel is None:
-            options = [("grpc.max_receive_message_length", _MAX_MESSAGE)]
+            # Channels share their connections, and how long they wait after a failed one, unless each has its own.
+            options = [("grpc.max_receive_message_length", _MAX_MESSAGE), ("grpc.use_local_subchannel_pool", 1)]
             self._channel = grpc.insecure_channel(f"unix:{self._socket}", options)
         path, request, response = podresources.CALLS[name]
         call = self._channel.unary_unary(

@@ -209,6 +209,19 @@ def test_a_restarted_kubelet_is_found_again(api: Any, kubelet: Serve, tmp_path: 
     assert len(adapter.find(IDENTITIES, {}).claims) == 1
 
 
+def test_a_restarted_kubelet_is_found_while_the_failed_connection_is_still_being_closed(
+    api: Any, kubelet: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = KubernetesAdapter(tmp_path / "kubelet.sock", timeout_seconds=2)
+    still_open: list[Any] = []
+    with monkeypatch.context() as patched, pytest.raises(SourceError, match=r"kubelet\.sock"):
+        patched.setattr("grpc._channel.Channel.close", lambda channel: still_open.append(channel))
+        adapter.find(IDENTITIES, {})
+    assert still_open
+    kubelet(api.ListPodResourcesResponse(pod_resources=[pod(api, "train-0", UUIDS[0])]))
+    assert len(adapter.find(IDENTITIES, {}).claims) == 1
+
+
 @pytest.fixture
 def api_server() -> Iterator[tuple[str, dict[str, Any]]]:
     """An API server's address, and the documents that it gives by path (without the query)."""
