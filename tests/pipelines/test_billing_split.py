@@ -65,7 +65,7 @@ def test_a_line_is_walked_to_the_billing_hours_behind_it(tmp_path: Path) -> None
     assert (line.amount, [(part.description, part.amount) for part in line.parts]) == ("2.70", [("storage", "2.70")])
     # The whole month's pool is 7440.00, 18/200 of it 669.60.
     (line,) = [n for n in explain(config, "sound/2026-10", 1).steps if n.startswith("storage")]
-    assert line.endswith("this tenant's part is 669.60, by 18.000000 of 200.000000 billing-hours")
+    assert line.endswith("this tenant's part is USD 669.60, by 18.000000 of 200.000000 billing-hours")
 
 
 def test_a_closed_month_keeps_its_billing_hours(tmp_path: Path) -> None:
