@@ -222,7 +222,7 @@ class Published:
     @property
     def metered(self) -> Metered:
         """The stages that the period was reckoned from."""
-        return self.current if self.reckoned.kept is None else self.reckoned.kept
+        return self.reckoned.metered_from(self.current)
 
 
 def published_period(

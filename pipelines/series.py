@@ -51,8 +51,9 @@ def runs_of(rows: pl.DataFrame, columns: Sequence[str]) -> tuple[Ints, Ints]:
     Samples come sorted by their labels, so there are few: comparing neighbours is many times faster than hashing all.
     """
     named = [c for c in columns if rows[c].null_count() < rows.height]
-    other = pl.any_horizontal(pl.lit(value=False), *(pl.col(c).ne_missing(pl.col(c).shift(1)) for c in named))
-    changed = rows.select(pl.repeat(value=False, n=pl.len()) | other).to_series().to_numpy().copy()
+    others = (pl.col(c).ne_missing(pl.col(c).shift(1)) for c in named)
+    none = pl.repeat(value=False, n=pl.len())  # as long as the rows, where no column is named
+    changed = rows.select(pl.any_horizontal(none, *others)).to_series().to_numpy().copy()
     changed[:1] = True
     starts = np.flatnonzero(changed)
     return starts, np.diff(starts, append=rows.height)

@@ -86,7 +86,7 @@ def cheapest(config: Config, tenant: str, period: str) -> Cheapest:
     metered, as_of = published_fleet(config.ledger)
     reckoned = Reckoning(config, metered, as_of).of(span)
     parts = [
-        _Stretch(_own(piece, metered if piece.kept is None else piece.kept, tenant), piece.config, piece.period)
+        _Stretch(_own(piece, piece.metered_from(metered), tenant), piece.config, piece.period)
         for piece in reckoned.alone()
     ]
     models = sorted({c.model for c in _open(reckoned.rated, tenant) if c.model is not None})

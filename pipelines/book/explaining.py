@@ -126,7 +126,7 @@ def explain(config: Config, name: str, line: int) -> Explanation:
         if reckoned.pieces:
             month = lines[line].charge_period
             raise UsageError(f"{name} adds up its months; explain the line where it stands, in {tenant}/{month}")
-    metered = known if reckoned.kept is None else reckoned.kept
+    metered = reckoned.metered_from(known)
     return _explained(found.statement, lines[line], reckoned, metered, name, config.ledger / FOLDER)
 
 

@@ -53,6 +53,10 @@ class Reckoned:
         """Its bounds."""
         return Period(self.report.period.from_, self.report.period.to)
 
+    def metered_from(self, known: Metered) -> Metered:
+        """Return what it was metered from, where `known` is what is known now."""
+        return known if self.kept is None else self.kept
+
     def alone(self) -> tuple[Reckoned, ...]:
         """Return what was rated by itself: its pieces, or the whole."""
         return self.pieces or (self,)
@@ -107,24 +111,24 @@ class Reckoning:
                 return of_book(book)
         if not any(bounds.start < period.end and period.start < bounds.end for _, bounds in self._bounds):
             return self._open(period)
-        pieces = [self._piece(piece, book) for piece, book in self._cut(period)]
+        pieces = list(self._pieces(period))
         return pieces[0] if len(pieces) == 1 else self._added(pieces, period)
 
-    def _cut(self, period: Period) -> Iterator[tuple[Period, ClosedBook | None]]:
-        """Cut a period at the bounds of closed months, and what is open at local months."""
+    def _pieces(self, period: Period) -> Iterator[Reckoned]:
+        """Yield a period's parts, cut at the bounds of closed months, and what is open at local months."""
         months = local_months(period.start, period.end, self._config.timezone)
         edges = [period.end, *(m.end for m in months), *(bounds.start for _, bounds in self._bounds)]
         start = period.start
         while start < period.end:
             closed = next(((b, p) for b, p in self._bounds if p.start <= start < p.end), None)
-            end = min(e for e in edges if e > start) if closed is None else min(closed[1].end, period.end)
-            yield Period(start, end), closed[0] if closed else None
-            start = end
-
-    def _piece(self, piece: Period, book: ClosedBook | None) -> Reckoned:
-        if book is None:
-            return self._open(piece)
-        return of_book(book) if period_of(book) == piece else part_of_book(book, piece)
+            if closed is None:
+                piece = Period(start, min(e for e in edges if e > start))
+                yield self._open(piece)
+            else:
+                book, bounds = closed
+                piece = Period(start, min(bounds.end, period.end))
+                yield of_book(book) if piece == bounds else part_of_book(book, piece)
+            start = piece.end
 
     def _added(self, pieces: Sequence[Reckoned], period: Period) -> Reckoned:
         alone = [spans.Piece(piece.config, piece.rated, piece.report) for piece in pieces]

@@ -59,7 +59,11 @@ def added(pieces: Sequence[Piece], config: Config, period: Period, as_of: dateti
             )
     rated = _rated([piece.rated for piece in pieces], cards)
     names = workload_names(rated)
-    listed = sorted({tenant.tenant for piece in pieces for tenant in piece.report.tenants})
+    rows: dict[str, list[_Row]] = defaultdict(list)
+    for piece in pieces:
+        keys = {name: key for key, name in workload_names(piece.rated).items()}
+        for row in piece.report.tenants:
+            rows[row.tenant].append((row, keys))
     report = Report(
         period=ReportPeriod.model_validate({"from": period.start, "to": period.end, "timezone": config.timezone.key}),
         currency=config.currency,
@@ -70,7 +74,7 @@ def added(pieces: Sequence[Piece], config: Config, period: Period, as_of: dateti
             cost=_money((piece.report.fleet.cost for piece in pieces), config),
             billed=_money((piece.report.fleet.billed for piece in pieces), config),
         ),
-        tenants=[_tenant(tenant, pieces, rated, names, config) for tenant in listed],
+        tenants=[_tenant(t, rows[t], rated.tenants.get(t, TenantUse()), names, config) for t in sorted(rows)],
         unattributed_gpu_hours=unattributed_hours(rated),
         slurm_billing=slurm_billing(rated),
         findings=_findings(pieces),
@@ -78,24 +82,25 @@ def added(pieces: Sequence[Piece], config: Config, period: Period, as_of: dateti
     return rated, report
 
 
+_Row = tuple[TenantReport, Mapping[str, tuple[str, str]]]
+"""A tenant in one piece, and the cluster and workload of each name that its report gives to a workload."""
+
+
 def _tenant(
-    tenant: str, pieces: Sequence[Piece], rated: Rated, names: Mapping[tuple[str, str], str], config: Config
+    tenant: str, rows: Sequence[_Row], use: TenantUse, names: Mapping[tuple[str, str], str], config: Config
 ) -> TenantReport:
-    rows = [(piece, row) for piece in pieces for row in piece.report.tenants if row.tenant == tenant]
-    use = rated.tenants.get(tenant, TenantUse())
     costs: dict[str, Decimal] = defaultdict(Decimal)
-    for piece, row in rows:
-        of_key = {name: key for key, name in workload_names(piece.rated).items()}
+    for row, keys in rows:
         for workload in row.workloads:
-            costs[names[of_key[workload.workload]]] += Decimal(workload.cost)
-    lines = {name: _money((getattr(row.charges, name) for _, row in rows), config) for name in Charges.model_fields}
-    billing = [row.billing_hours for _, row in rows if row.billing_hours is not None]
-    carbon = [row.co2e_kg for _, row in rows if row.energy_kwh is not None]
+            costs[names[keys[workload.workload]]] += Decimal(workload.cost)
+    lines = {name: _money((getattr(row.charges, name) for row, _ in rows), config) for name in Charges.model_fields}
+    billing = [row.billing_hours for row, _ in rows if row.billing_hours is not None]
+    carbon = [row.co2e_kg for row, _ in rows if row.energy_kwh is not None]
     return tenant_report(
         tenant,
         use,
         lines,
-        waste=_money((row.waste for _, row in rows if row.waste is not None), config),
+        waste=_money((row.waste for row, _ in rows if row.waste is not None), config),
         co2e=None if not carbon or None in carbon else sum((Fraction(str(kg)) for kg in carbon if kg), ZERO),
         billing_hours=sum((Fraction(str(hours)) for hours in billing), ZERO) if billing else None,
         costs=costs,

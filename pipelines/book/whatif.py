@@ -85,7 +85,7 @@ def whatif(
     supposed = with_reservations(other, [parse_reservation(text, other, span) for text in reserve])
     thens = []
     for piece in reckoned.alone():
-        usage = metered if piece.kept is None else piece.kept
+        usage = piece.metered_from(metered)
         thens.append(rated_by(supposed, with_fleet(usage, replaced) if fleet else usage, piece.period, as_of))
     differs = {name for piece in reckoned.alone() for name in metering_that_differs(piece.config, other)}
     return compared(reckoned.report, thens, other, [name for name in METERING if name in differs])

@@ -80,7 +80,7 @@ _LONGEST_LINE, _MOST = 2_000, 2_000
 def _composed(text: str) -> yaml.Node | None:
     """Return a file's nodes.
 
-    libyaml reads ten times faster. PyYAML's own reader says better what is wrong, is stricter about tabs, and notices
+    libyaml reads many times faster. PyYAML's own reader says better what is wrong, is stricter about tabs, and notices
     how deep it is, which libyaml doesn't before the stack ends.
     """
     shallow = (
