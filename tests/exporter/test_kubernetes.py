@@ -214,9 +214,14 @@ def test_a_restarted_kubelet_is_found_while_the_failed_connection_is_still_being
 ) -> None:
     adapter = KubernetesAdapter(tmp_path / "kubelet.sock", timeout_seconds=2)
     still_open: list[Any] = []
-    with monkeypatch.context() as patched, pytest.raises(SourceError, match=r"kubelet\.sock"):
-        patched.setattr("grpc._channel.Channel.close", lambda channel: still_open.append(channel))
-        adapter.find(IDENTITIES, {})
+
+    def keep(channel: Any) -> None:
+        still_open.append(channel)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("grpc._channel.Channel.close", keep)
+        with pytest.raises(SourceError, match=r"kubelet\.sock"):
+            adapter.find(IDENTITIES, {})
     assert still_open
     kubelet(api.ListPodResourcesResponse(pod_resources=[pod(api, "train-0", UUIDS[0])]))
     assert len(adapter.find(IDENTITIES, {}).claims) == 1
