@@ -1,7 +1,6 @@
 """The messages of Prometheus's remote read, built from their field numbers (prompb/remote.proto, types.proto).
 
-Repeated messages that come by the ten thousand (labels, chunks, samples) are declared as bytes, which is the same on
-the wire: they are then handed over without an object each, and read as arrays by `wire`.
+What comes by the ten thousand (series, chunks, samples) is read as arrays by `wire`, from the numbers below.
 """
 
 from __future__ import annotations
@@ -14,6 +13,15 @@ STREAMED_XOR_CHUNKS: Final = 1
 SAMPLES: Final = 0
 XOR: Final = 1  # Chunk.Encoding
 
+RESULTS: Final = 1
+"""Of a ReadResponse; its results have series under the number below."""
+SERIES: Final = 1
+"""Of a QueryResult or ChunkedReadResponse."""
+LABELS, POINTS = 1, 2
+"""Of a TimeSeries or ChunkedSeries: points are samples or chunks."""
+CHUNK_TYPE, CHUNK_DATA = 3, 4
+SAMPLE_VALUE, SAMPLE_TIME = 1, 2
+
 _KIND: Final = descriptor_pb2.FieldDescriptorProto
 _MESSAGES: Final[dict[str, tuple[tuple[str, int, int | str, bool], ...]]] = {
     # message: (field, number, type or name of message, repeated)
@@ -24,11 +32,7 @@ _MESSAGES: Final[dict[str, tuple[tuple[str, int, int | str, bool], ...]]] = {
         ("matchers", 3, "LabelMatcher", True),
     ),
     "LabelMatcher": (("name", 2, _KIND.TYPE_STRING, False), ("value", 3, _KIND.TYPE_STRING, False)),  # type 0: equal
-    "ReadResponse": (("results", 1, "QueryResult", True),),
-    "QueryResult": (("timeseries", 1, "TimeSeries", True),),
-    "TimeSeries": (("labels", 1, _KIND.TYPE_BYTES, True), ("samples", 2, _KIND.TYPE_BYTES, True)),
-    "ChunkedReadResponse": (("chunked_series", 1, "ChunkedSeries", True),),
-    "ChunkedSeries": (("labels", 1, _KIND.TYPE_BYTES, True), ("chunks", 2, _KIND.TYPE_BYTES, True)),
+    "Labels": (("labels", 1, "Label", True),),  # of a TimeSeries or ChunkedSeries, without the rest
     "Label": (("name", 1, _KIND.TYPE_STRING, False), ("value", 2, _KIND.TYPE_STRING, False)),
 }
 
@@ -53,6 +57,4 @@ def _message_classes() -> dict[str, type[Any]]:
 
 _CLASSES: Final = _message_classes()
 ReadRequest: Final = _CLASSES["ReadRequest"]
-ReadResponse: Final = _CLASSES["ReadResponse"]
-ChunkedReadResponse: Final = _CLASSES["ChunkedReadResponse"]
-Label: Final = _CLASSES["Label"]
+Labels: Final = _CLASSES["Labels"]

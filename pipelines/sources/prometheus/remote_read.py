@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NoReturn
 
@@ -30,7 +31,7 @@ from pipelines.sources.prometheus.connection import (
     short,
     whole_body,
 )
-from pipelines.sources.prometheus.wire import BadWireError, Packed, scan
+from pipelines.sources.prometheus.wire import PADDING, BadWireError, Packed, repeated, scan
 from pipelines.sources.prometheus.xor import BadChunkError, decode
 
 PATH: Final = "/api/v1/read"
@@ -43,15 +44,13 @@ _STREAMED: Final = "application/x-streamed-protobuf"
 _WHOLE: Final = "application/x-protobuf"
 _TOO_LARGE: Final = ("sample limit", "too many samples", "exceeds the limit", "exceeded the maximum")
 _NAME: Final = "__name__"
-_NAME_FIELD: Final = b"\n\x08__name__"  # how a label of that name begins
-_CHUNK_TYPE, _CHUNK_DATA = 3, 4
-_SAMPLE_VALUE, _SAMPLE_TIME = 1, 2
+_NAME_FIELD: Final = np.frombuffer(b"\n\x08__name__", np.uint8)  # how a label of that name begins
+_LABELS_TAG: Final = messages.LABELS << 3 | 2
 
 _CHECKSUM_BYTES: Final = 4
 _LONGEST_VARINT: Final = 10
-_BLOCK_BYTES: Final = 1 << 20
+_BLOCK_BYTES: Final = 4 << 20  # mostly a metric's day of some hundred cards: what is decoded at once isn't joined after
 
-_RawLabels = tuple[bytes, ...]
 _Samples = tuple[Ints, Ints, Ints, Floats]
 """Series of each count, counts, times, values."""
 
@@ -106,37 +105,32 @@ class RemoteRead:
         raise NotSpokenError(url, what)
 
     def _from_chunks(self, response: httpx.Response, question: Question) -> Answer:
-        series: list[_RawLabels] = []
+        series: list[bytes] = []
         parts: list[_Samples] = []
         kept = 0
-        for message in _in_blocks(_frames(response.iter_bytes())):
+        for block in _blocks(response.iter_bytes()):
+            found = _Series.of(repeated(block, messages.SERIES)[0])
             of: list[int] = []
-            chunks: list[bytes] = []
-            in_series: list[int] = []  # chunks
-            for part in messages.ChunkedReadResponse.FromString(message).chunked_series:
-                labels = tuple(part.labels)
+            for labels in found.labels:
                 if not series or labels != series[-1]:  # a series may go on in the next frame
                     series.append(labels)
                 of.append(len(series) - 1)
-                chunks += part.chunks
-                in_series.append(len(part.chunks))
-            per_chunk, times, values = self._decoded(chunks)
-            counts, times, values = cut(question, summed(per_chunk, in_series), times, values)
+            per_chunk, times, values = self._decoded(found.points)
+            counts, times, values = cut(question, summed(per_chunk, found.counts), times, values)
             parts.append((np.array(of, np.int64), counts, times, values))
             kept += len(times)
             if kept > SAMPLES_AT_ONCE:
                 raise AnswerTooLargeError(self._connection.url, f"answered {PATH} with too many samples")
         return _joined(series, parts)
 
-    def _decoded(self, chunks: list[bytes]) -> tuple[Ints, Ints, Floats]:
-        packed = Packed.of(chunks)
-        fields = scan(packed, (_CHUNK_TYPE, _CHUNK_DATA))
-        strange = np.setdiff1d(fields[_CHUNK_TYPE].numbers, [messages.XOR])
+    def _decoded(self, chunks: Packed) -> tuple[Ints, Ints, Floats]:
+        fields = scan(chunks, (messages.CHUNK_TYPE, messages.CHUNK_DATA))
+        strange = np.setdiff1d(fields[messages.CHUNK_TYPE].numbers, [messages.XOR])
         if len(strange):
             what = f"sent chunks of encoding {strange[0]}; known is {messages.XOR} (XOR)"
             raise UnknownEncodingError(self._connection.url, what)
-        data = fields[_CHUNK_DATA]
-        return decode(packed.buffer, data.starts, data.lengths)
+        data = fields[messages.CHUNK_DATA]
+        return decode(chunks.buffer, data.starts, data.lengths)
 
     def _from_samples(self, body: bytes, question: Question) -> Answer:
         try:
@@ -145,56 +139,100 @@ class RemoteRead:
             message = bytes(cramjam.snappy.decompress_raw(body))
         except cramjam.DecompressionError as error:
             raise CutShortError(str(error)) from None
-        found = [part for result in messages.ReadResponse.FromString(message).results for part in result.timeseries]
-        samples = [sample for part in found for sample in part.samples]
-        fields = scan(Packed.of(samples), (_SAMPLE_VALUE, _SAMPLE_TIME))
-        times, values = fields[_SAMPLE_TIME].numbers.view(np.int64), fields[_SAMPLE_VALUE].numbers.view(np.float64)
-        counts = np.array([len(part.samples) for part in found], np.int64)
-        counts, times, values = cut(question, counts, times, values)
-        return Answer.of([_labels(tuple(part.labels)) for part in found], counts, times, values)
+        results, _ = repeated(Packed.of([message]), messages.RESULTS)
+        found = _Series.of(repeated(results, messages.SERIES)[0])
+        fields = scan(found.points, (messages.SAMPLE_VALUE, messages.SAMPLE_TIME))
+        times = fields[messages.SAMPLE_TIME].numbers.view(np.int64)
+        values = fields[messages.SAMPLE_VALUE].numbers.view(np.float64)
+        counts, times, values = cut(question, found.counts, times, values)
+        return Answer.of(list(map(_labels, found.labels)), counts, times, values)
 
 
-def _frames(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The messages of a streamed answer.
+@dataclass(frozen=True)
+class _Series:
+    """Series as they came, one after the other.
+
+    Args:
+        labels: of each, as they stand on the wire, without the name.
+        counts: points of each.
+        points: chunks or samples.
+    """
+
+    labels: list[bytes]
+    counts: Ints
+    points: Packed
+
+    @classmethod
+    def of(cls, series: Packed) -> _Series:
+        """Find them in messages. Raises BadWireError."""
+        labels, many = repeated(series, messages.LABELS)
+        points, counts = repeated(series, messages.POINTS)
+        return cls(_without_names(series, labels, many), counts, points)
+
+
+def _without_names(series: Packed, labels: Packed, many: Ints) -> list[bytes]:
+    """The labels of each series in one piece, less that of its name.
+
+    Args:
+        labels, many: of all series, and of each.
+    """
+    last = np.cumsum(many) - 1
+    ends = np.where(many > 0, labels.ends[last] if len(labels.ends) else 0, series.starts)
+    first_bytes = labels.bytes[labels.starts[:, None] + np.arange(len(_NAME_FIELD))]
+    named = np.flatnonzero((first_bytes == _NAME_FIELD).all(axis=1))
+    of = np.searchsorted(last, named)
+    lengths = labels.ends[named] - labels.starts[named]
+    # Before it stand its tag and its length, as short as they can be written.
+    begins = labels.starts[named] - 1 - (1 + (lengths >= 1 << 7) + (lengths >= 1 << 14) + (lengths >= 1 << 21))
+    if (labels.bytes[begins] != _LABELS_TAG).any():
+        raise BadWireError("a label is not written as it should be")
+    name_starts, name_ends = ends.copy(), ends.copy()
+    name_starts[of], name_ends[of] = begins, labels.ends[named]
+    bounds = zip(series.starts.tolist(), name_starts.tolist(), name_ends.tolist(), ends.tolist(), strict=True)
+    buffer = series.buffer
+    return [buffer[start:name] + buffer[after:end] for start, name, after, end in bounds]
+
+
+def _blocks(pieces: Iterator[bytes]) -> Iterator[Packed]:
+    """The messages of a streamed answer, as many at a time as are worth the while.
 
     Raises:
         BadWireError: it is cut, or what comes is no frame.
     """
     came = bytearray()
-    needed = 1
+    needed = _BLOCK_BYTES
     for piece in pieces:
         came += piece
-        if len(came) < needed:
-            continue
-        held, at = bytes(came), 0
-        while at < len(held):
-            length, start = _length(held, at)
-            begin = start + _CHECKSUM_BYTES
-            needed = begin + length - at
-            if len(held) < begin + length:
-                break
-            frame = held[begin : begin + length]
-            if google_crc32c.value(frame) != int.from_bytes(held[start:begin]):
-                raise BadWireError("a frame's checksum is wrong")
-            yield frame
-            at, needed = begin + length, 1
-        came = bytearray(held[at:])
-    if came:
+        if len(came) >= needed:
+            block, missing = _framed(bytes(came))
+            yield block
+            del came[: _end(block)]
+            needed = max(len(came) + missing, _BLOCK_BYTES)
+    block, _ = _framed(bytes(came))
+    if _end(block) != len(came):
         raise BadWireError("the last frame is cut")
+    yield block
 
 
-def _in_blocks(frames: Iterator[bytes]) -> Iterator[bytes]:
-    """Messages joined until they are worth the while: on the wire several after one another are one."""
-    block: list[bytes] = []
-    size = 0
-    for frame in frames:
-        block.append(frame)
-        size += len(frame)
-        if size >= _BLOCK_BYTES:
-            yield b"".join(block)
-            block, size = [], 0
-    if block:
-        yield b"".join(block)
+def _end(block: Packed) -> int:
+    return int(block.ends[-1]) if len(block.ends) else 0
+
+
+def _framed(held: bytes) -> tuple[Packed, int]:
+    """The messages of all whole frames, and the bytes that the next one lacks at least. Raises BadWireError."""
+    starts, ends = [], []
+    at, missing = 0, 1
+    while at < len(held):
+        length, start = _length(held, at)
+        begin = start + _CHECKSUM_BYTES
+        if (missing := begin + length - len(held)) > 0:
+            break
+        if google_crc32c.value(held[begin : begin + length]) != int.from_bytes(held[start:begin]):
+            raise BadWireError("a frame's checksum is wrong")
+        starts.append(begin)
+        ends.append(begin + length)
+        at = begin + length
+    return Packed(held + PADDING, np.array(starts, np.int64), np.array(ends, np.int64)), missing
 
 
 def _length(held: bytes, at: int) -> tuple[int, int]:
@@ -212,7 +250,7 @@ def _length(held: bytes, at: int) -> tuple[int, int]:
     return 0, len(held) + 1
 
 
-def _joined(series: list[_RawLabels], parts: list[_Samples]) -> Answer:
+def _joined(series: list[bytes], parts: list[_Samples]) -> Answer:
     counts = np.zeros(len(series), np.int64)
     for of, in_part, _, _ in parts:
         np.add.at(counts, of, in_part)
@@ -221,24 +259,10 @@ def _joined(series: list[_RawLabels], parts: list[_Samples]) -> Answer:
     else:
         times = np.concatenate([np.zeros(0, np.int64), *(times for _, _, times, _ in parts)])
         values = np.concatenate([np.zeros(0, np.float64), *(values for *_, values in parts)])
-    return Answer.of([_labels(of) for of in series], counts, times, values)
-
-
-def _labels(raw: _RawLabels) -> Mapping[str, str]:
-    """Labels without the name."""
-    for at, label in enumerate(raw):
-        if label.startswith(_NAME_FIELD):
-            return _without_name(raw[:at] + raw[at + 1 :])
-    return _without_name(raw)
+    return Answer.of(list(map(_labels, series)), counts, times, values)
 
 
 @lru_cache(maxsize=1 << 14)
-def _without_name(raw: _RawLabels) -> Mapping[str, str]:
-    """Labels that most metrics of a device have in common."""
-    return dict(map(_label, raw))
-
-
-@lru_cache(maxsize=1 << 16)
-def _label(raw: bytes) -> tuple[str, str]:
-    label = messages.Label.FromString(raw)
-    return sys.intern(label.name), label.value
+def _labels(written: bytes) -> Mapping[str, str]:
+    """Labels as they stand on the wire; most metrics of a device have them in common."""
+    return {sys.intern(label.name): label.value for label in messages.Labels.FromString(written).labels}

@@ -10,6 +10,7 @@ from pipelines.sources.prometheus.wire import CUT, GOOD, TOO_LONG, Bytes, Words
 
 _U64 = np.uint64
 _LOW_BITS, _MORE = _U64(127), _U64(128)
+_VARINT, _FIXED64, _BYTES, _FIXED32 = _U64(0), _U64(1), _U64(2), _U64(5)
 
 
 @compiled
@@ -29,47 +30,71 @@ def _varint(data: Bytes, at: int) -> tuple[np.uint64, int]:
 
 
 @compiled
-def scan_compiled(  # noqa: C901, PLR0911, PLR0912 - a branch for each wire type
+def _field(data: Bytes, at: int) -> tuple[int, np.int64, np.uint64, np.uint64, int, int]:
+    """Fault, number, wire type, value or length, start and end of the field that begins here."""
+    tag, at = _varint(data, at)
+    if at < 0:
+        return at, np.int64(0), tag, tag, at, at
+    field, kind, number, after, fault = np.int64(tag >> _U64(3)), tag & _U64(7), _U64(0), at, GOOD
+    if kind == _FIXED64:
+        after = at + 8
+        if after > len(data):
+            fault = CUT
+        else:
+            for nth in range(8):
+                number |= _U64(data[at + nth]) << _U64(8 * nth)
+    elif kind == _FIXED32:
+        after = at + 4
+    elif kind in (_VARINT, _BYTES):
+        number, at = _varint(data, at)
+        after = at
+        if at < 0:
+            fault = at
+        elif kind == _BYTES and number > _U64(len(data)):
+            fault = CUT
+        elif kind == _BYTES:
+            after = int(at + np.int64(number))
+    else:
+        fault = int(np.int64(kind))
+    return fault, field, kind, number, at, after
+
+
+@compiled
+def scan_compiled(
     data: Bytes, starts: Ints, ends: Ints, wanted: Ints, numbers: Words, begins: Ints, lengths: Ints
 ) -> int:
     """Read one message after the other; see `wire.Scanner`."""
     for message in range(len(starts)):
         at, end = starts[message], ends[message]
         while at < end:
-            tag, at = _varint(data, at)
-            if at < 0:
-                return at
-            field, kind = np.int64(tag >> _U64(3)), tag & _U64(7)
-            place = -1
-            for nth in range(len(wanted)):
-                if wanted[nth] == field:
-                    place = nth
-            if kind == _U64(1):
-                if at + 8 > len(data):
-                    return CUT
-                if place >= 0:
-                    number = _U64(0)
-                    for nth in range(8):
-                        number |= _U64(data[at + nth]) << _U64(8 * nth)
+            fault, field, kind, number, begin, at = _field(data, at)
+            if fault != GOOD:
+                return fault
+            for place in range(len(wanted)):
+                if wanted[place] == field and kind == _BYTES:
+                    begins[place, message], lengths[place, message] = begin, np.int64(number)
+                elif wanted[place] == field and kind != _FIXED32:
                     numbers[place, message] = number
-                at += 8
-            elif kind == _U64(5):
-                at += 4
-            elif kind in (_U64(0), _U64(2)):
-                number, at = _varint(data, at)
-                if at < 0:
-                    return at
-                if kind == _U64(0):
-                    if place >= 0:
-                        numbers[place, message] = number
-                else:
-                    if number > _U64(len(data)):
-                        return CUT
-                    if place >= 0:
-                        begins[place, message], lengths[place, message] = at, np.int64(number)
-                    at += np.int64(number)
-            else:
-                return int(kind)
             if at > end:
                 return CUT
+    return GOOD
+
+
+@compiled
+def find_compiled(data: Bytes, starts: Ints, ends: Ints, field: int, counts: Ints, begins: Ints, finishes: Ints) -> int:
+    """Find a field in one message after the other; see `wire.Finder`."""
+    into = 0
+    for message in range(len(starts)):
+        at, end, before = starts[message], ends[message], into
+        while at < end:
+            fault, found, kind, _, begin, at = _field(data, at)
+            if fault != GOOD:
+                return fault
+            if at > end:
+                return CUT
+            if found == field and kind == _BYTES:
+                if into < len(begins):
+                    begins[into], finishes[into] = begin, at
+                into += 1
+        counts[message] = into - before
     return GOOD

@@ -21,9 +21,12 @@ from tests.pipelines.sources.prometheus_double import (
     WHOLE,
     Answer,
     Server,
+    chunk,
     chunked,
+    field,
     frame,
     in_pieces,
+    label,
     matrix,
     read_request,
     samples_message,
@@ -70,6 +73,39 @@ def test_chunks_of_a_series_in_several_frames_are_one_series() -> None:
         ("GPU-a", 0, 1), ("GPU-a", 15_000, 2), ("GPU-a", 30_000, 3), ("GPU-a", 45_000, 4), ("GPU-b", 0, 9),
     ]  # fmt: skip
     assert server.queries() == []
+
+
+@pytest.mark.parametrize("size", [1, 130, 20_000])
+def test_labels_of_any_length_are_read_wherever_the_name_stands(size: int) -> None:
+    pod = "p" * size
+    first = {"__name__": NAME, "Hostname": "n1", "UUID": "GPU-a", "pod": pod}
+    last = {"Hostname": "n1", "UUID": "GPU-b", "pod": pod, "__name__": NAME}
+    nameless = {"Hostname": "n1", "UUID": "GPU-c", "pod": pod}
+    found = table(Server([NAME], read=streaming(*(chunked(of, every(15, 1)) for of in (first, last, nameless)))))
+    assert found.select("device", "pod").rows() == [("GPU-a", pod), ("GPU-b", pod), ("GPU-c", pod)]
+
+
+def test_labels_that_stand_after_the_chunks_are_read_too() -> None:
+    labels = [field(1, label(name, value)) for name, value in CARD.items()]
+    series = field(1, labels[0] + field(2, chunk(every(15, 5), 1)) + labels[2] + labels[1])
+    assert values(Server([NAME], read=streaming(series))) == [("GPU-a", 0, 5)]
+
+
+def test_a_series_without_labels_is_counted() -> None:
+    series = field(1, field(2, chunk(every(15, 5), 1)))
+    batch = read_prometheus(Source(prometheus=URL), WINDOW, api=Server([NAME], read=streaming(series)).api())
+    assert [(f.count, f.detail) for f in batch.findings] == [
+        (1, f"{URL}: series that names no device (no UUID, no node with a GPU index)")
+    ]
+
+
+def test_an_answer_may_be_of_many_blocks_and_frames_longer_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.sources.prometheus.remote_read._BLOCK_BYTES", 64)
+    cards = [{**CARD, "UUID": f"GPU-{n}"} for n in range(20)]
+    messages = [chunked(card, every(15, *range(n + 1))) for n, card in enumerate(cards)]
+    assert values(Server([NAME], read=streaming(*messages))) == sorted(
+        (f"GPU-{n}", 15_000 * k, k) for n in range(20) for k in range(n + 1)
+    )
 
 
 def test_samples_outside_the_window_and_staleness_markers_are_left_out() -> None:

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.sources.prometheus.wire import BadWireError, Packed, Scanner, scan, scan_in_step
-from pipelines.sources.prometheus.wire_jit import scan_compiled
+from pipelines.sources.prometheus.wire import IN_STEP, BadWireError, Packed, Ways, repeated, scan
+from pipelines.sources.prometheus.wire_jit import find_compiled, scan_compiled
 
-SCANNERS = pytest.mark.parametrize("scanner", [scan_in_step, scan_compiled])
+COMPILED = Ways(scan_compiled, find_compiled)
+BOTH_WAYS = pytest.mark.parametrize("ways", [IN_STEP, COMPILED], ids=["in_step", "compiled"])
 WANTED = (3, 4)
 
 NUMBERS = st.one_of(st.integers(0, 300), st.integers(0, (1 << 64) - 1))
@@ -47,10 +48,10 @@ def written(fields: list[tuple[int, tuple[str, int | bytes]]]) -> bytes:
     return message
 
 
-def outcome(raw: list[bytes], scanner: Scanner) -> object:
+def outcome(raw: list[bytes], ways: Ways) -> object:
     packed = Packed.of(raw)
     try:
-        found = scan(packed, WANTED, scanner=scanner)
+        found = scan(packed, WANTED, ways=ways)
     except BadWireError:
         return "bad"
     return [
@@ -63,10 +64,10 @@ def outcome(raw: list[bytes], scanner: Scanner) -> object:
     ]
 
 
-@SCANNERS
+@BOTH_WAYS
 @given(messages=st.lists(FIELDS, max_size=4))
 def test_the_last_value_of_a_wanted_field_is_found(
-    scanner: Scanner, messages: list[list[tuple[int, tuple[str, int | bytes]]]]
+    ways: Ways, messages: list[list[tuple[int, tuple[str, int | bytes]]]]
 ) -> None:
     expected = []
     for fields in messages:
@@ -75,24 +76,45 @@ def test_the_last_value_of_a_wanted_field_is_found(
             numbers = [value for value in values if isinstance(value, int)]
             texts = [value for value in values if isinstance(value, bytes)]
             expected.append((numbers[-1] if numbers else 0, texts[-1] if texts else b""))
-    assert outcome([written(fields) for fields in messages], scanner) == expected
+    assert outcome([written(fields) for fields in messages], ways) == expected
+
+
+def occurrences(raw: list[bytes], ways: Ways) -> object:
+    try:
+        found, counts = repeated(Packed.of(raw), WANTED[1], ways=ways)
+    except BadWireError:
+        return "bad"
+    bounds = zip(found.starts.tolist(), found.ends.tolist(), strict=True)
+    return [found.buffer[start:end] for start, end in bounds], counts.tolist()
+
+
+@BOTH_WAYS
+@given(messages=st.lists(FIELDS, max_size=4))
+def test_all_byte_strings_of_a_field_are_found_message_by_message(
+    ways: Ways, messages: list[list[tuple[int, tuple[str, int | bytes]]]]
+) -> None:
+    expected = [[v for n, (_, v) in fields if n == WANTED[1] and isinstance(v, bytes)] for fields in messages]
+    found = occurrences([written(fields) for fields in messages], ways)
+    assert found == ([value for values in expected for value in values], [len(values) for values in expected])
 
 
 @given(raw=st.lists(st.binary(max_size=40), max_size=3))
-def test_of_any_bytes_both_scanners_say_the_same(raw: list[bytes]) -> None:
-    assert outcome(raw, scan_in_step) == outcome(raw, scan_compiled)
+def test_of_any_bytes_both_ways_say_the_same(raw: list[bytes]) -> None:
+    assert outcome(raw, IN_STEP) == outcome(raw, COMPILED)
+    assert occurrences(raw, IN_STEP) == occurrences(raw, COMPILED)
 
 
 @given(messages=st.lists(FIELDS, min_size=1, max_size=2), data=st.data())
-def test_of_damaged_messages_both_scanners_say_the_same(
+def test_of_damaged_messages_both_ways_say_the_same(
     messages: list[list[tuple[int, tuple[str, int | bytes]]]], data: st.DataObject
 ) -> None:
     raw = [written(fields) for fields in messages]
     raw[-1] = raw[-1][: data.draw(st.integers(0, len(raw[-1])))]
-    assert outcome(raw, scan_in_step) == outcome(raw, scan_compiled)
+    assert outcome(raw, IN_STEP) == outcome(raw, COMPILED)
+    assert occurrences(raw, IN_STEP) == occurrences(raw, COMPILED)
 
 
-@SCANNERS
+@BOTH_WAYS
 @pytest.mark.parametrize(
     ("message", "said"),
     [
@@ -103,6 +125,8 @@ def test_of_damaged_messages_both_scanners_say_the_same(
         (b"\x1d\x01", "longer than its message"),
     ],
 )
-def test_what_is_no_message_is_said(scanner: Scanner, message: bytes, said: str) -> None:
+def test_what_is_no_message_is_said(ways: Ways, message: bytes, said: str) -> None:
     with pytest.raises(BadWireError, match=said):
-        scan(Packed.of([message]), WANTED, scanner=scanner)
+        scan(Packed.of([message]), WANTED, ways=ways)
+    with pytest.raises(BadWireError, match=said):
+        repeated(Packed.of([message]), WANTED[1], ways=ways)
