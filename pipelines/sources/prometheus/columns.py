@@ -7,7 +7,7 @@ values put in their places.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Final
@@ -122,7 +122,8 @@ class Columns:
     identities: Identities
     pool: Executor
     _numbers: dict[tuple[tuple[str, str], ...], int] = field(default_factory=dict)  # by labels, as they are written
-    _objects: dict[int, tuple[Mapping[str, str], int]] = field(default_factory=dict)  # by object, which is kept
+    _by_object: dict[int, int] = field(default_factory=dict)  # by id of labels that are kept
+    _kept: list[Mapping[str, str]] = field(default_factory=list)
     _rows: list[_Rows] = field(default_factory=list)
     _columns: dict[str, list[_Column]] = field(default_factory=dict)  # by key of the catalogue
 
@@ -136,7 +137,7 @@ class Columns:
         if resolved is None:
             return
         metric, scale, origin = resolved
-        numbers = np.array([self._number(labels) for labels in answer.labels], np.int64)
+        numbers = self._numbered(answer.labels)
         if nameless := int((numbers == NO_DEVICE).sum()):
             self.tally.add("series that names no device (no UUID, no node with a GPU index)", count=nameless)
         usable = (numbers >= 0) & (answer.counts > 0)
@@ -170,16 +171,20 @@ class Columns:
         labels = _labels(self.identities.table()[order], pl.Series(keys >> _ROOM_FOR_MS), self.pool)
         return table.with_columns(labels).select(*SAMPLE_LABELS, *table.columns[1:])
 
-    def _number(self, labels: Mapping[str, str]) -> int:
+    def _numbered(self, series: Sequence[Mapping[str, str]]) -> Ints:
         # Answers about several metrics of a device have the very same object, which is found without being looked at.
-        known = self._objects.get(id(labels))
-        if known is not None:
-            return known[1]
+        numbers = list(map(self._by_object.get, map(id, series)))
+        return np.array(
+            [self._number(labels) if n is None else n for n, labels in zip(numbers, series, strict=True)], np.int64
+        )
+
+    def _number(self, labels: Mapping[str, str]) -> int:
         written = tuple(labels.items())
         number = self._numbers.get(written)
         if number is None:
             number = self._numbers[written] = self._new_number(labels)
-        self._objects[id(labels)] = labels, number
+        self._by_object[id(labels)] = number
+        self._kept.append(labels)
         return number
 
     def _new_number(self, labels: Mapping[str, str]) -> int:

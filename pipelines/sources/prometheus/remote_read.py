@@ -109,7 +109,8 @@ class RemoteRead:
         parts: list[_Samples] = []
         kept = 0
         for block in _blocks(response.iter_bytes()):
-            found = _Series.of(repeated(block, messages.SERIES)[0])
+            ((told, _),) = repeated(block, [messages.SERIES])
+            found = _Series.of(told)
             of: list[int] = []
             for labels in found.labels:
                 if not series or labels != series[-1]:  # a series may go on in the next frame
@@ -125,7 +126,8 @@ class RemoteRead:
 
     def _decoded(self, chunks: Packed) -> tuple[Ints, Ints, Floats]:
         fields = scan(chunks, (messages.CHUNK_TYPE, messages.CHUNK_DATA))
-        strange = np.setdiff1d(fields[messages.CHUNK_TYPE].numbers, [messages.XOR])
+        encodings = fields[messages.CHUNK_TYPE].numbers
+        strange = encodings[encodings != messages.XOR]
         if len(strange):
             what = f"sent chunks of encoding {strange[0]}; known is {messages.XOR} (XOR)"
             raise UnknownEncodingError(self._connection.url, what)
@@ -139,8 +141,9 @@ class RemoteRead:
             message = bytes(cramjam.snappy.decompress_raw(body))
         except cramjam.DecompressionError as error:
             raise CutShortError(str(error)) from None
-        results, _ = repeated(Packed.of([message]), messages.RESULTS)
-        found = _Series.of(repeated(results, messages.SERIES)[0])
+        ((results, _),) = repeated(Packed.of([message]), [messages.RESULTS])
+        ((series, _),) = repeated(results, [messages.SERIES])
+        found = _Series.of(series)
         fields = scan(found.points, (messages.SAMPLE_VALUE, messages.SAMPLE_TIME))
         times = fields[messages.SAMPLE_TIME].numbers.view(np.int64)
         values = fields[messages.SAMPLE_VALUE].numbers.view(np.float64)
@@ -165,8 +168,7 @@ class _Series:
     @classmethod
     def of(cls, series: Packed) -> _Series:
         """Find them in messages. Raises BadWireError."""
-        labels, many = repeated(series, messages.LABELS)
-        points, counts = repeated(series, messages.POINTS)
+        (labels, many), (points, counts) = repeated(series, [messages.LABELS, messages.POINTS])
         return cls(_without_names(series, labels, many), counts, points)
 
 
@@ -199,55 +201,58 @@ def _blocks(pieces: Iterator[bytes]) -> Iterator[Packed]:
     Raises:
         BadWireError: it is cut, or what comes is no frame.
     """
-    came = bytearray()
-    needed = _BLOCK_BYTES
+    came: list[bytes] = []
+    size, needed = 0, _BLOCK_BYTES
     for piece in pieces:
-        came += piece
-        if len(came) >= needed:
-            block, missing = _framed(bytes(came))
+        came.append(piece)
+        size += len(piece)
+        if size >= needed:
+            block, end, missing = _framed(came, size)
             yield block
-            del came[: _end(block)]
-            needed = max(len(came) + missing, _BLOCK_BYTES)
-    block, _ = _framed(bytes(came))
-    if _end(block) != len(came):
+            came, size = [block.buffer[end:size]], size - end
+            needed = max(size + missing, _BLOCK_BYTES)
+    block, end, _ = _framed(came, size)
+    if end != size:
         raise BadWireError("the last frame is cut")
     yield block
 
 
-def _end(block: Packed) -> int:
-    return int(block.ends[-1]) if len(block.ends) else 0
+def _framed(pieces: list[bytes], size: int) -> tuple[Packed, int, int]:
+    """The messages of all whole frames, where these end, and the bytes that the next one lacks at least.
 
-
-def _framed(held: bytes) -> tuple[Packed, int]:
-    """The messages of all whole frames, and the bytes that the next one lacks at least. Raises BadWireError."""
+    Raises:
+        BadWireError: what comes is no frame.
+    """
+    held = b"".join([*pieces, PADDING])
     starts, ends = [], []
     at, missing = 0, 1
-    while at < len(held):
-        length, start = _length(held, at)
+    while at < size:
+        length, start = _length(held, at, size)
         begin = start + _CHECKSUM_BYTES
-        if (missing := begin + length - len(held)) > 0:
+        end = begin + length
+        if (missing := end - size) > 0:
             break
-        if google_crc32c.value(held[begin : begin + length]) != int.from_bytes(held[start:begin]):
+        if google_crc32c.value(held[begin:end]) != int.from_bytes(held[start:begin]):
             raise BadWireError("a frame's checksum is wrong")
         starts.append(begin)
-        ends.append(begin + length)
-        at = begin + length
-    return Packed(held + PADDING, np.array(starts, np.int64), np.array(ends, np.int64)), missing
+        ends.append(end)
+        at = end
+    return Packed(held, np.array(starts, np.int64), np.array(ends, np.int64)), at, missing
 
 
-def _length(held: bytes, at: int) -> tuple[int, int]:
+def _length(held: bytes, at: int, size: int) -> tuple[int, int]:
     """Length of the frame that begins here, and where its checksum does; a length that is cut is one more than held."""
     length = 0
-    for nth in range(min(len(held) - at, _LONGEST_VARINT)):
+    for nth in range(min(size - at, _LONGEST_VARINT)):
         byte = held[at + nth]
         length |= (byte & 127) << 7 * nth
         if byte < 128:
             if length > MAX_ANSWER_BYTES:
                 raise BadWireError(f"a frame of {length} bytes")
             return length, at + nth + 1
-    if len(held) - at >= _LONGEST_VARINT:
+    if size - at >= _LONGEST_VARINT:
         raise BadWireError("a frame without a length")
-    return 0, len(held) + 1
+    return 0, size + 1
 
 
 def _joined(series: list[bytes], parts: list[_Samples]) -> Answer:

@@ -59,9 +59,9 @@ Scanner = Callable[[Bytes, Ints, Ints, Ints, Words, Ints, Ints], int]
 """Called with bytes, starts and ends of messages, wanted fields, and the numbers, starts and lengths to fill by field
 and message; returns GOOD, TOO_LONG or CUT, else the wire type that is none."""
 
-Finder = Callable[[Bytes, Ints, Ints, int, Ints, Ints, Ints], int]
-"""Called with bytes, starts and ends of messages, a wanted field, and the counts by message, starts and ends to fill,
-these only where there is room for them; returns the same."""
+Finder = Callable[[Bytes, Ints, Ints, Ints, Ints, Ints, Ints, Ints], int]
+"""Called with bytes, starts and ends of messages, wanted fields, where the values of each field go, and the counts
+by field and message, starts and ends to fill, these only where there is room for them; returns the same."""
 
 GOOD, TOO_LONG, CUT = 0, -1, -2
 
@@ -104,8 +104,8 @@ def scan(packed: Packed, wanted: Sequence[int], *, ways: Ways | None = None) -> 
     return {field: Fields(numbers[at], starts[at], lengths[at]) for at, field in enumerate(wanted)}
 
 
-def repeated(packed: Packed, field: int, *, ways: Ways | None = None) -> tuple[Packed, Ints]:
-    """All values of a length-delimited field, message after message, and how many each message has.
+def repeated(packed: Packed, wanted: Sequence[int], *, ways: Ways | None = None) -> list[tuple[Packed, Ints]]:
+    """All values of some length-delimited fields, message after message, and how many each message has.
 
     Args:
         ways: None: the fastest that are there.
@@ -114,13 +114,16 @@ def repeated(packed: Packed, field: int, *, ways: Ways | None = None) -> tuple[P
         BadWireError: a message is cut, or no protobuf.
     """
     find = (ways or fastest_ways()).find
-    counts, nowhere = np.zeros(len(packed.starts), np.int64), np.zeros(0, np.int64)
-    _good(find(packed.bytes, packed.starts, packed.ends, field, counts, nowhere, nowhere))
-    total = int(counts.sum())
-    starts, ends = np.empty(total, np.int64), np.empty(total, np.int64)
-    if total:
-        _good(find(packed.bytes, packed.starts, packed.ends, field, counts, starts, ends))
-    return Packed(packed.buffer, starts, ends), counts
+    fields, nowhere = np.array(wanted, np.int64), np.zeros(0, np.int64)
+    counts, into = np.zeros((len(wanted), len(packed.starts)), np.int64), np.zeros(len(wanted), np.int64)
+    _good(find(packed.bytes, packed.starts, packed.ends, fields, into, counts, nowhere, nowhere))
+    until = np.cumsum(counts.sum(axis=1))
+    into[1:] = until[:-1]
+    starts, ends = np.empty(int(until[-1]), np.int64), np.empty(int(until[-1]), np.int64)
+    if len(starts):
+        _good(find(packed.bytes, packed.starts, packed.ends, fields, into, counts, starts, ends))
+    parts = [slice(first, last) for first, last in zip(into.tolist(), until.tolist(), strict=True)]
+    return [(Packed(packed.buffer, starts[at], ends[at]), own) for at, own in zip(parts, counts, strict=True)]
 
 
 def _good(found: int) -> None:
@@ -159,17 +162,21 @@ def scan_in_step(
     return GOOD
 
 
-def find_in_step(data: Bytes, starts: Ints, ends: Ints, field: int, counts: Ints, begins: Ints, finishes: Ints) -> int:
-    """Find a field in all messages at once; see `Finder`."""
-    into = np.cumsum(counts) - counts
+def find_in_step(
+    data: Bytes, starts: Ints, ends: Ints, wanted: Ints, into: Ints, counts: Ints, begins: Ints, finishes: Ints
+) -> int:
+    """Find fields in all messages at once; see `Finder`."""
+    place = {int(field): at for at, field in enumerate(wanted)}
+    following = into[:, None] + np.cumsum(counts, axis=1) - counts
     counts[:] = 0
     try:
         for read in _in_step(data, starts, ends):
-            if read.field == field and read.wire_type == _BYTES:
+            mine = place.get(read.field)
+            if mine is not None and read.wire_type == _BYTES:
                 if len(begins):
-                    begins[into[read.of]], finishes[into[read.of]] = read.starts, read.after
-                into[read.of] += 1
-                counts[read.of] += 1
+                    begins[following[mine, read.of]], finishes[following[mine, read.of]] = read.starts, read.after
+                following[mine, read.of] += 1
+                counts[mine, read.of] += 1
     except _Fault as fault:
         return fault.code
     return GOOD

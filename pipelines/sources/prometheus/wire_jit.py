@@ -81,20 +81,24 @@ def scan_compiled(
 
 
 @compiled
-def find_compiled(data: Bytes, starts: Ints, ends: Ints, field: int, counts: Ints, begins: Ints, finishes: Ints) -> int:
-    """Find a field in one message after the other; see `wire.Finder`."""
-    into = 0
+def find_compiled(
+    data: Bytes, starts: Ints, ends: Ints, wanted: Ints, into: Ints, counts: Ints, begins: Ints, finishes: Ints
+) -> int:
+    """Find fields in one message after the other; see `wire.Finder`."""
+    following = into.copy()
+    counts[:] = 0
     for message in range(len(starts)):
-        at, end, before = starts[message], ends[message], into
+        at, end = starts[message], ends[message]
         while at < end:
-            fault, found, kind, _, begin, at = _field(data, at)
+            fault, field, kind, _, begin, at = _field(data, at)
             if fault != GOOD:
                 return fault
             if at > end:
                 return CUT
-            if found == field and kind == _BYTES:
-                if into < len(begins):
-                    begins[into], finishes[into] = begin, at
-                into += 1
-        counts[message] = into - before
+            for place in range(len(wanted)):
+                if wanted[place] == field and kind == _BYTES:
+                    if len(begins):
+                        begins[following[place]], finishes[following[place]] = begin, at
+                    following[place] += 1
+                    counts[place, message] += 1
     return GOOD

@@ -45,7 +45,7 @@ def decode(buffer: bytes, starts: Ints, lengths: Ints, *, decoder: Decoder | Non
     """
     if len(lengths) and int(lengths.min()) * 8 < _HEADER_BITS:
         raise BadChunkError("a chunk without a header")
-    words = np.frombuffer(buffer + bytes(-len(buffer) % 8 + 8), ">u8").astype(np.uint64)
+    words = np.frombuffer(buffer, ">u8", len(buffer) // 8).astype(np.uint64)
     first, last = starts * 8, (starts + lengths) * 8
     counts = (peek(words, first) >> np.uint64(48)).astype(np.int64)
     # A sample takes two bits at least: counts that can't be are not worth the memory.
