@@ -15,6 +15,7 @@ WIDE: Final = 358
 """Pixels: on a telephone, one wide or two narrow controls fill a row."""
 _REFUSED: Final = "refused in the address"
 _PAGE, _TURNED = "page shown", "page turned"
+_CHANGED: Final = "changes of the address"
 
 
 def select(
@@ -35,11 +36,39 @@ def segments(label: str, key: str, options: Sequence[str], default: str, name: C
     return chosen
 
 
+def value(key: str) -> str | None:
+    """Return what the address says, or what this run will make it say."""
+    changed: dict[str, str | None] = st.session_state.get(_CHANGED, {})
+    return changed[key] if key in changed else st.query_params.get(key)
+
+
+def put(key: str, said: str | None) -> None:
+    """Let the address say something else from the end of this run on; None: nothing."""
+    st.session_state.setdefault(_CHANGED, {})[key] = said
+
+
+def take(key: str) -> str | None:
+    """Return what the address says, and let it say so no more."""
+    said = value(key)
+    if said is not None:
+        put(key, None)
+    return said
+
+
+def settle() -> None:
+    """Change the address, all at once: browsers go back by one step for each time that it changes."""
+    changed: dict[str, str | None] = st.session_state.pop(_CHANGED, {})
+    before = st.query_params.to_dict()
+    after = {key: said for key, said in {**before, **changed}.items() if said is not None}
+    if after != before:
+        st.query_params.from_dict(after)
+
+
 def arrived(key: str, options: Sequence[str], default: str) -> None:
     """Take over a choice that the address brings; else keep the one made before, where it still is an option."""
-    if left(key):
+    usual = st.session_state.get(_usual(key), default)
+    if left(key) or st.session_state.get(key) == usual != default:  # what nobody chose follows what is usual
         st.session_state[key] = default
-        return
     given = brought(key)
     if given in options:
         st.session_state[key] = given
@@ -52,7 +81,7 @@ def arrived(key: str, options: Sequence[str], default: str) -> None:
 
 def brought(key: str) -> str | None:
     """Return what the address says, where it says something new."""
-    given = st.query_params.get(key)
+    given = value(key)
     return None if given == st.session_state.get(_last(key)) else given
 
 
@@ -62,9 +91,7 @@ def left(key: str) -> bool:
     Another page's address comes without what was chosen, which is kept from page to page.
     """
     return (
-        key not in st.query_params
-        and st.session_state.get(_last(key)) is not None
-        and not st.session_state.get(_TURNED, False)
+        value(key) is None and st.session_state.get(_last(key)) is not None and not st.session_state.get(_TURNED, False)
     )
 
 
@@ -87,11 +114,14 @@ def refusals() -> list[str]:
 
 def written(key: str, chosen: str, default: str) -> None:
     """Write a choice into the address; the default needs no mention."""
-    st.session_state[_last(key)] = chosen if chosen != default else None
-    if chosen != default:
-        st.query_params[key] = chosen
-    elif key in st.query_params:
-        del st.query_params[key]
+    said = chosen if chosen != default else None
+    st.session_state[_last(key)], st.session_state[_usual(key)] = said, default
+    if value(key) != said:
+        put(key, said)
+
+
+def _usual(key: str) -> str:
+    return f"{key} where none is chosen"
 
 
 def _last(key: str) -> str:

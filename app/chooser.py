@@ -83,9 +83,8 @@ def _span(known: Contents, as_of: datetime) -> Span:
     if address.left("time"):
         state["time"] = opened
     given = address.brought("time")
-    given = given or st.query_params.get("month")  # as links had it before there were other ranges
-    if "month" in st.query_params:
-        del st.query_params["month"]  # said once: what is chosen later counts
+    month = address.take("month")  # as links had it before there were other ranges
+    given = month if given is None else given
     asked = grafana.take_range(known.zone) or (parse(given) if given else None)
     if asked is not None and known.span(asked) is not None:
         state["time"] = asked

@@ -9,8 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-import streamlit as st
-
+from app import address
 from app.spans import KINDS, Days, containing
 from exporter.errors import UsageError
 from pipelines.instants import from_ms
@@ -23,14 +22,14 @@ MOMENT = timedelta(milliseconds=1)
 
 def take_tenant() -> None:
     """Take over the variable of a Grafana link."""
-    given = st.query_params.pop(TENANT, None)
-    if given is not None and "tenant" not in st.query_params:
-        st.query_params["tenant"] = given
+    given = address.take(TENANT)
+    if given is not None and address.value("tenant") is None:
+        address.put("tenant", given)
 
 
 def take_range(zone: ZoneInfo) -> Days | None:
     """Return the days that a Grafana link's time range touches; None: it has none that is absolute."""
-    since, until = (_instant(st.query_params.pop(name, None), zone) for name in (SINCE, UNTIL))
+    since, until = (_instant(address.take(name), zone) for name in (SINCE, UNTIL))
     if since is None or until is None or until <= since:
         return None
     first, last = (t.astimezone(zone).date() for t in (since, until - MOMENT))

@@ -46,6 +46,8 @@ def main() -> None:
         st.title("Nothing to show")
         st.error(words.sentence(faults.told(error, who)), icon=":material/error:")
         st.stop()
+    finally:
+        address.settle()
     with st.sidebar:
         st.caption(f"As of {words.instant(scope.as_of, scope.zone)}. Months and days are local to that zone.")
         _follow(files.publication())

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import polars as pl
 import streamlit as st
 
-from app import charts, palette, tables, usage, words
+from app import address, charts, palette, tables, usage, words
 from app.charts import Picture
 from app.scope import Scope
 
@@ -26,7 +26,7 @@ def scope_of_page() -> Scope:
 
 def link(page: str, scope: Scope, **changed: str) -> str:
     """Return the address of a page with this scope, changed."""
-    kept = {"tenant": scope.tenant, "time": scope.span.name, "compare": st.query_params.get("compare")}
+    kept = {"tenant": scope.tenant, "time": scope.span.name, "compare": address.value("compare")}
     return f"{page}?{urlencode({k: v for k, v in {**kept, **changed}.items() if v is not None})}"
 
 
@@ -44,7 +44,7 @@ def budget_of(scope: Scope) -> Decimal | None:
 def comparison(scope: Scope, *, by_month: bool = False) -> None:
     """Say what the changes are against, or why there are none; `by_month`: only whole months are compared."""
     if scope.other is None:
-        wanted = st.query_params.get("compare", "before")
+        wanted = address.value("compare") or "before"
         if wanted != "none":
             st.caption("No changes are shown: the ledger holds nothing of the days to compare with.")
         return
@@ -121,7 +121,7 @@ def chosen_row(
     def choose() -> None:
         chosen = [rows[n] for n in st.session_state[key].selection.rows if n < len(rows)]
         if chosen:
-            st.query_params[name] = chosen[0].key
+            address.put(name, chosen[0].key)
 
     st.caption(why)
     st.dataframe(
@@ -136,7 +136,7 @@ def chosen_row(
     )
     if len(rows) > frame.height:
         st.caption(f"The {frame.height:,} dearest of {len(rows):,}.")
-    named = st.query_params.get(name)
+    named = address.value(name)
     return next((row for row in rows if row.key == named), rows[0] if rows else None)
 
 

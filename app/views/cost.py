@@ -32,7 +32,7 @@ def show() -> None:
     """Draw the page."""
     scope = scope_of_page()
     by = _split_chosen(scope)
-    workload = st.query_params.get("workload")
+    workload = address.value("workload")
     if scope.tenant is not None and workload:
         cost_workload.show(scope, workload)
         return
@@ -145,7 +145,7 @@ def _drill(scope: Scope, by: By, shares: list[Share]) -> None:
     if chosen and chosen[0].tenant:
         st.session_state["tenant"] = chosen[0].tenant
         if by == "workload" and chosen[0].key:
-            st.query_params["workload"] = chosen[0].key
+            address.put("workload", chosen[0].key)
 
 
 def _together(by: By, shares: list[Share]) -> list[tuple[str, Decimal]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import streamlit as st
 
-from app import words
+from app import address, words
 from app.accounts import ZERO
 from app.scope import Scope
 from app.shares import CLASSES, leases_of, lines
@@ -15,7 +15,7 @@ from app.views import whole
 def show(scope: Scope, workload: str) -> None:
     """Draw the page."""
     if st.button("All workloads", icon=":material/arrow_back:"):
-        del st.query_params["workload"]
+        address.put("workload", None)
         st.rerun()
     rows = leases_of(scope, workload)
     total = sum((row["amount"] for row in rows), ZERO)

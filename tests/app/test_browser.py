@@ -144,3 +144,35 @@ def test_back_undoes_a_choice_and_forward_makes_it_again(visit: Visit) -> None:
     assert "tenant=" not in visit.page.url
     visit.page.go_forward()
     visit.page.wait_for_selector("h1:has-text('Secret Project pays')")
+
+
+def test_back_leaves_what_was_gone_into_step_by_step(visit: Visit) -> None:
+    def go_into_the_first_row() -> None:
+        visit.page.locator("[data-testid=stDataFrame] .dvn-scroller").first.click(position={"x": 15, "y": 52})
+
+    visit.open("cost")
+    by_tenant = visit.title()
+    go_into_the_first_row()
+    visit.page.wait_for_url("**/cost?tenant=*")
+    visit.page.wait_for_selector("h1:has-text(' pays ')")
+    of_tenant, at_tenant = visit.title(), visit.page.url
+    go_into_the_first_row()
+    visit.page.wait_for_selector("h1:has-text(' cost ')")
+    assert "workload=" in visit.page.url
+    visit.page.go_back()
+    visit.page.wait_for_selector("h1:has-text(' pays ')")
+    assert (visit.title(), visit.page.url) == (of_tenant, at_tenant)
+    visit.page.go_back()
+    visit.page.wait_for_selector("h1:has-text('tenants pay')")
+    assert (visit.title(), visit.page.url.partition("?")[2]) == (by_tenant, "")
+    assert visit.page.locator("h3:has-text('By tenant')").count() == 1
+
+
+def test_back_from_a_workload_of_all_tenants_is_one_step(visit: Visit) -> None:
+    visit.open("cost?by=workload")
+    visit.page.locator("[data-testid=stDataFrame] .dvn-scroller").first.click(position={"x": 15, "y": 52})
+    visit.page.wait_for_selector("h1:has-text(' cost ')")
+    visit.page.wait_for_url("**workload=*")
+    visit.page.go_back()
+    visit.page.wait_for_selector("h1:has-text('tenants pay')")
+    assert visit.page.url.partition("?")[2] == "by=workload"
