@@ -43,9 +43,19 @@ LABELS: Final = {
     "down": "Down",
     "unobserved": "Unobserved",
     "overhead": "Overheads and energy",
+    "commitment": "Commitments not reached",
+    "adjustment": "Corrections of closed months",
 }
-PLACE_OF: Final = {"usage": "allocated", "reserved": "allocated", "unused": "idle", "idle": "idle", "credit": "idle"}
-"""What a line is paid for; all others are for overheads."""
+PLACE_OF: Final = {
+    "usage": "allocated",
+    "reserved": "allocated",
+    "unused": "idle",
+    "idle": "idle",
+    "credit": "idle",
+    "commitment": "commitment",
+    "adjustment": "adjustment",
+}
+"""What a line is paid for; all others are for overheads. Nothing of the fleet costs what the last two are for."""
 
 
 @dataclass(frozen=True)

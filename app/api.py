@@ -69,8 +69,11 @@ def tenant_table(request: Request, config: Config, files: LedgerFiles, who: View
     tenant, table = request.path_params["tenant"], request.path_params["table"]
     if table not in TABLES:
         raise RefusedError(404, f"{table}: no such table; there are {', '.join(TABLES)}")
-    reader = _reader(files, who, tenant)
-    rows = reader.ask(TABLES[table], {"tenant": tenant, "period": request.query_params.get("period")})
+    reader, period = _reader(files, who, tenant), request.query_params.get("period")
+    known = reader.ask("SELECT count(*) FROM period WHERE $period IS NULL OR period = $period", {"period": period})
+    if period is not None and not known.item():
+        raise RefusedError(404, f"{period}: no such month; see {ROOT}/periods")
+    rows = reader.ask(TABLES[table], {"tenant": tenant, "period": period})
     return _table(rows, config.currency, request.query_params.get("format", "json"))
 
 

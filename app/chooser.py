@@ -16,7 +16,7 @@ from app.spans import KINDS, Days, Kind, containing, parse, touching
 from exporter.errors import LedgerError
 from pipelines.config import Config
 
-ALL: Final = "all"
+ALL: Final = ""  # no tenant has that id
 BEFORE: Final = "before"
 YEAR: Final = "year"
 NONE: Final = "none"
@@ -107,7 +107,7 @@ def _span(known: Contents, as_of: datetime) -> Span:
     if days.kind == "days":
         _dates("From – to", "dates", days, (first, after), lambda found: state.update(time=found))
     else:
-        options = [d.key for d in touching(first, after, days.kind)[:MOST]]
+        options = [d.key for d in touching(first, after, days.kind)[:MOST] if known.span(d) is not None]
         options += [] if days.key in options else [days.key]
         state["when"] = days.key
         st.selectbox(

@@ -19,6 +19,7 @@ from starlette.types import Scope as AsgiScope
 from app import faults, statement_files, tasks
 from app.callers import RefusedError, person
 from app.configured import configured
+from app.ledger_files import Reader
 from app.sign_in import Viewer
 from exporter.errors import GpuLedgerError
 from pipelines.book.focus.columns import VERSIONS
@@ -65,6 +66,7 @@ def focus(request: Request, config: Config, who: Viewer) -> Response:
     version, tenant = request.query_params.get("version", "1.2"), request.query_params.get("tenant")
     if format_ not in FOCUS_TYPES or version not in VERSIONS:
         raise RefusedError(404, f"there are {', '.join(FOCUS_TYPES)} of FOCUS {', '.join(VERSIONS)}")
+    _known(configured()[1].fleet(), period, tenant)
     content = statement_files.focus(config, period, format_, version, tenant)
     whose = f"-{tenant}" if tenant else ""
     return _attached(content, f"focus-{version}{whose}-{period}.{format_}", FOCUS_TYPES[format_])
@@ -113,7 +115,7 @@ class MediaGuard:
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
-        if scope["type"] == "http" and "/media/" in scope["path"] and not scope["path"].endswith(".svg"):
+        if scope["type"] == "http" and _is_made(scope["path"]):
             request = Request(scope)
             try:
                 person(configured()[0].access, request.headers, request.cookies, os.environ)
@@ -121,6 +123,19 @@ class MediaGuard:
                 await Response(status_code=404)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+
+def _is_made(path: str) -> bool:
+    """Whether a path is of what a session made, not of Streamlit's own fonts or this app's logo."""
+    return "/media/" in path and "/static/media/" not in path and not path.endswith(".svg")
+
+
+def _known(fleet: Reader, period: str, tenant: str | None) -> None:
+    """Refuse months and tenants that are not in the ledger."""
+    if not fleet.ask("SELECT count(*) FROM period WHERE period = $period", {"period": period}).item():
+        raise RefusedError(404, f"{period}: the ledger has no such month")
+    if tenant and not fleet.ask("SELECT count(*) FROM tenant WHERE id = $tenant", {"tenant": tenant}).item():
+        raise RefusedError(404, f"{tenant}: there is no such tenant")
 
 
 def _fleet_only(who: Viewer) -> None:

@@ -19,6 +19,8 @@ COLOURS: Final = {
     "down": DOWN.colour,
     "unobserved": UNKNOWN.colour,
     "overhead": OTHER,
+    "commitment": OTHER,
+    "adjustment": OTHER,
 }
 PAID, UNPAID = "Tenants pay", "Unbilled"
 SHOWN: Final = 56

@@ -15,12 +15,15 @@ from typing import Any, Final, TypeVar
 
 import duckdb
 import polars as pl
+from polars import selectors as cs
 
 from exporter.errors import LedgerError
 from pipelines import store
 from pipelines.publish import FOLDER, KEPT, Publication, current
 
 ANSWERS_KEPT: Final = 512
+EXACT: Final = 9
+"""Decimals of what is summed: 4351.75 hours summed as floats are 4351.7499…, which would be shown as another tenth."""
 Parameter = str | int | float | None
 _T = TypeVar("_T")
 
@@ -72,7 +75,7 @@ class Reader:
         with self._connection.cursor() as cursor:
             cursor.execute("SET TimeZone = 'UTC'").fetchall()
             try:
-                answer: pl.DataFrame = cursor.sql(query, params=bound).pl()
+                answer: pl.DataFrame = cursor.sql(query, params=bound).pl().with_columns(cs.float().round(EXACT))
             except (duckdb.CatalogException, duckdb.BinderException):
                 raise LedgerError(
                     f"{self.name} was published by another release; run `gpuledger run --once` to publish again"

@@ -45,6 +45,9 @@ def main() -> None:
     except GpuLedgerError as error:
         st.title("Nothing to show")
         st.error(words.sentence(faults.told(error, who)), icon=":material/error:")
+        with st.sidebar:
+            _follow(_published())
+            sign_in.leave()
         st.stop()
     finally:
         address.settle()
@@ -55,14 +58,17 @@ def main() -> None:
 
 
 @st.fragment(run_every=FOLLOWED_S)
-def _follow(shown: Publication) -> None:
+def _follow(shown: Publication | None) -> None:
     """Draw the page anew once something else is published: it may stay open all day."""
-    try:
-        newest = configured()[1].publication()
-    except GpuLedgerError:
-        return
-    if newest != shown:
+    if _published() not in (shown, None):
         st.rerun()
+
+
+def _published() -> Publication | None:
+    try:
+        return configured()[1].publication()
+    except GpuLedgerError:
+        return None
 
 
 def _refusals(scope: Scope) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -192,12 +193,12 @@ class Contents:
     tenants: Mapping[str, Tenant]
 
     def span(self, days: Days) -> Span | None:
-        """Return days as a span of the ledger; None: it holds nothing of them."""
+        """Return days as a span of the ledger; None: it holds nothing of them, as of those that are still to come."""
         start, end = days.bounds(self.zone)
         months = tuple(m for m in self.months if m.start < end and start < m.end)
-        if not months:
-            return None
         first, last = self.seen
+        if not months or (last is not None and last <= start and months[-1].start < start):
+            return None
         return Span(
             days,
             start,
@@ -220,7 +221,8 @@ def _contents(reader: Reader, whole_fleet: bool, as_of: datetime) -> Contents:
         first, last = reader.ask("SELECT span_start, span_end FROM metered_from").row(0)
         seen = (None if first is None else from_ms(first), None if last is None else from_ms(last))
     bounds = reader.ask('SELECT period, epoch_ms(start) AS s, epoch_ms("end") AS e FROM period ORDER BY period')
-    rows = reader.ask("SELECT * FROM tenant").iter_rows(named=True)
+    rows = reader.ask("SELECT * FROM tenant").to_dicts()
+    named = Counter(row["name"] or row["id"] for row in rows)
     return Contents(
         currency=setting["currency"],
         zone=ZoneInfo(setting["timezone"]),
@@ -229,7 +231,7 @@ def _contents(reader: Reader, whole_fleet: bool, as_of: datetime) -> Contents:
         tenants={
             row["id"]: Tenant(
                 row["id"],
-                row["name"] or row["id"],
+                _told_apart(row["name"] or row["id"], row["id"], named),
                 row["parent"],
                 None if row["budget_monthly"] is None else Decimal(row["budget_monthly"]),
                 None if row["budget_gpu_hours"] is None else Decimal(row["budget_gpu_hours"]),
@@ -238,6 +240,10 @@ def _contents(reader: Reader, whole_fleet: bool, as_of: datetime) -> Contents:
             for row in rows
         },
     )
+
+
+def _told_apart(name: str, tenant: str, named: Mapping[str, int]) -> str:
+    return name if named[name] == 1 else f"{name} ({tenant})"
 
 
 def month_to_open(known: Contents, as_of: datetime) -> Month:

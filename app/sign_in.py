@@ -137,5 +137,10 @@ def sign_out(access: Access, who: Viewer) -> None:
         st.caption("No sign-in is set up: the app listens on loopback only, and shows everything.")
         return
     st.caption(f"{words.literal(who.name)}, {who.role}")
-    if access.sign_in == "oidc":
+    leave()
+
+
+def leave() -> None:
+    """Draw the way out, where somebody is signed in by OIDC, whatever they may see."""
+    if st.user.get("is_logged_in"):
         st.button("Sign out", on_click=st.logout)

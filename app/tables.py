@@ -21,7 +21,7 @@ STYLE: Final = """<style>
 .gl-table tr.total > * {font-weight: 650; border-top: 2px solid currentColor; border-bottom: none}
 .gl-table th:last-child, .gl-table td:last-child {padding-right: 0}
 .gl-mark {display: inline-block; width: 0.7rem; height: 0.7rem; border-radius: 2px; margin-right: 0.5rem}
-.gl-name {display: inline-block; max-width: min(26rem, 40vw); overflow: hidden; text-overflow: ellipsis;
+.gl-name {display: inline-block; max-width: min(26rem, 56vw); overflow: hidden; text-overflow: ellipsis;
   white-space: nowrap; vertical-align: bottom}
 .gl-table th:has(.gl-sentence) {white-space: normal}
 .gl-table :is(th, td):has(.gl-sentence) {min-width: 13rem}

@@ -55,7 +55,7 @@ def projected(scope: Scope, usage: Decimal, rest: Decimal, now: datetime) -> Dec
         now: how far the ledger's data reach.
     """
     span = scope.span
-    if now >= span.end or now <= span.start:
+    if scope.as_of >= span.end or now <= span.start:
         return None
     passed = Fraction((now - span.start).total_seconds()) / Fraction((span.end - span.start).total_seconds())
     if passed < Fraction(1, 20):

@@ -15,7 +15,7 @@ from app.views import free_now
 from app.views.common import draw, scope_of_page
 from pipelines.instants import from_ms
 
-ALL_NODES: Final = "all"
+ALL_NODES: Final = ""  # no node has that name
 LINES: Final = {"node": "Node and device", "tenant": "Tenant", "workload": "Workload"}
 DRAWN: Final = 10
 """Days that are drawn as they are; of longer ranges, some are chosen."""

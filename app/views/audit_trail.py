@@ -36,8 +36,8 @@ def _book(scope: Scope) -> None:
         return
     if not problems:
         st.success(
-            f"{len(acts):,} lines, each with the hash of the one before: none was changed, taken out or put in. "
-            "`gpuledger verify` works the closed months out again.",
+            f"{words.counted(len(acts), 'line')}, each with the hash of the one before: none was changed, taken out or "
+            "put in. `gpuledger verify` works the closed months out again.",
             icon=":material/verified:",
         )
     tables.sums(

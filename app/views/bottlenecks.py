@@ -12,7 +12,7 @@ from app import address, causes, charts, palette, tables, timelines, words
 from app.accounts import ZERO
 from app.causes import Bottleneck
 from app.scope import Scope, Span
-from app.views.common import chosen_row, comparison, draw, ink, link, scope_of_page
+from app.views.common import CHOOSE, chosen_row, comparison, draw, ink, link, scope_of_page
 
 ANY: Final = "any"
 ROWS: Final = 200
@@ -185,7 +185,7 @@ def _ranking(scope: Scope, found: list[Bottleneck]) -> Bottleneck | None:
             "confidence": st.column_config.NumberColumn("Clarity", format="%.0f%%"),
         },
         key=f"bottlenecks-{cause}-{scope.tenant}-{scope.span.name}",
-        why="Choose a row to see its evidence and what to try.",
+        why=f"{CHOOSE} to see its evidence and what to try.",
     )
 
 

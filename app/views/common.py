@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 from urllib.parse import urlencode
 
 import polars as pl
@@ -39,6 +39,18 @@ def budget_of(scope: Scope) -> Decimal | None:
         span.days.after,
     )
     return tenant.budget * months if tenant and tenant.budget is not None and spans_them else None
+
+
+CHOOSE: Final = "Choose a row (by its box, or with Shift and the space bar)"
+
+
+def running(scope: Scope) -> None:
+    """Say of a range that isn't over what is in its bill already: else an early look frightens."""
+    if scope.as_of < scope.span.end:
+        st.caption(
+            f"{scope.span.label} isn't over yet: reservations, overheads and commitments are those of all of it, hours "
+            "and what they cost those until now."
+        )
 
 
 def comparison(scope: Scope, *, by_month: bool = False) -> None:

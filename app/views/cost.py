@@ -14,7 +14,7 @@ from app.scope import Scope
 from app.shares import SPLITS, By, Share, lines, split
 from app.usage import Grain
 from app.views import cost_workload, whole
-from app.views.common import budget_of, days, draw, ink, scope_of_page
+from app.views.common import CHOOSE, budget_of, days, draw, ink, running, scope_of_page
 
 NAMES: Final[dict[By, str]] = {
     "tenant": "Tenant",
@@ -36,6 +36,8 @@ def show() -> None:
     if scope.tenant is not None and workload:
         cost_workload.show(scope, workload)
         return
+    if workload:
+        address.refused("workload")
     shares = split(scope, by)
     total = sum((s.amount for s in shares), ZERO)
     _answer(scope, total)
@@ -44,18 +46,21 @@ def show() -> None:
         return
     left, right = st.columns([1, 1], gap="large")
     with left:
-        st.subheader(f"By {NAMES[by].lower()}")
+        st.header(f"By {NAMES[by].lower()}")
         if by in ("workload", "user"):
             _map(scope, by, shares)
         else:
             _bars(scope, by, shares)
     with right:
         grain: Grain = "month" if usage.grain(scope.span) == "month" else "day"
-        st.subheader(f"Charged for GPU-hours, by {grain}")
+        st.header(f"Charged for GPU-hours, by {grain}")
         rows, names = trends.by_day(scope, by)
         colours = palette.series_colours(names, other=trends.OTHER)
-        days(rows, colours, grain, title=scope.currency, what=NAMES[by].lower())
-    st.subheader("All of it")
+        if rows.height:
+            days(rows, colours, grain, title=scope.currency, what=NAMES[by].lower())
+        else:
+            st.info("No GPU-hours were charged in this time; what tenants pay is for other things, in the table below.")
+    st.header("All of it")
     _table(scope, by, shares)
     whole.show(scope, _together(by, shares))
 
@@ -88,6 +93,7 @@ def _answer(scope: Scope, total: Decimal) -> None:
         said.append(f"At this pace it comes to {words.literal(words.money(coming, scope.currency))}.")
     if said:
         st.markdown(" ".join(said))
+    running(scope)
 
 
 def _bars(scope: Scope, by: By, shares: list[Share]) -> None:
@@ -119,7 +125,7 @@ def _table(scope: Scope, by: By, shares: list[Share]) -> None:
         orient="row",
     ).select("name", *(["tenant"] if several else []), "amount", "gpu_hours")
     if drills:
-        st.caption("Choose a row to go into it.")
+        st.caption(f"{CHOOSE} to go into it.")
     st.dataframe(
         frame,
         hide_index=True,
@@ -129,7 +135,7 @@ def _table(scope: Scope, by: By, shares: list[Share]) -> None:
         on_select=(lambda: _drill(scope, by, shares)) if drills else "ignore",
         selection_mode="single-row",
         column_config={
-            "name": st.column_config.TextColumn(NAMES[by], width="large"),
+            "name": st.column_config.TextColumn(NAMES[by], width="medium"),
             "tenant": st.column_config.TextColumn("Tenant"),
             "amount": st.column_config.NumberColumn(
                 f"Pays, {scope.currency}", format=words.money_format(scope.currency)

@@ -67,7 +67,7 @@ def show(scope: Scope, workload: str) -> None:
             "start": st.column_config.DatetimeColumn("From", format="D MMM YYYY, HH:mm"),
             "end": st.column_config.DatetimeColumn("To", format="D MMM YYYY, HH:mm"),
             "node": "Node",
-            "device": "Device",
+            "device": st.column_config.TextColumn("Device", width=110),
             "class": "Class",
             "reservation": "Reservation",
             "gpu_hours": st.column_config.NumberColumn("GPU-hours", format="%,.2f"),

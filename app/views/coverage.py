@@ -112,7 +112,7 @@ def _findings(scope: Scope) -> None:
         frame,
         hide_index=True,
         column_config={
-            "meaning": st.column_config.TextColumn("What", width="large"),
+            "meaning": st.column_config.TextColumn("What", width="medium"),
             "count": st.column_config.NumberColumn("Count", format="%,d", width="small"),
             "detail": st.column_config.TextColumn("For example", width="medium"),
             "code": "Code",

@@ -33,8 +33,8 @@ def _now(scope: Scope, found: Availability) -> None:
     free = sum(model.free_whole for model in found.models)
     block = max((model.largest_block for model in found.models), default=0)
     st.markdown(
-        f"**{free} whole GPUs** at {words.instant(found.at, scope.zone)}, where the data end; at most {block} of one "
-        "model on one node."
+        f"**{words.counted(free, 'whole GPU')}** at {words.instant(found.at, scope.zone)}, where the data "
+        f"end; at most {block} of one model on one node."
     )
     tables.sums(
         ["Model", "GPUs", "Held", "Free", "whole", "on one node", "Down", "Stranded", "Unknown"],

@@ -54,14 +54,24 @@ def _answer(scope: Scope, rows: list[dict[str, Any]]) -> None:
     capacity, devices = scope.ask(
         f"SELECT coalesce(sum(gpu_hours), 0), count(DISTINCT (cluster, device)) FROM device_day WHERE {IN_DAYS}"
     ).row(0)
-    down = sum(r["down"] for r in rows)
-    up = words.share(capacity - down, capacity)
-    st.title(f"{scope.span.label}: {up} of GPU time was available")
+    down, unseen = sum(r["down"] for r in rows), sum(r["unobserved"] for r in rows)
+    known = capacity - unseen
+    st.title(f"{scope.span.label}: {words.share(known - down, known)} of GPU time was available")
     hit = sum(1 for r in rows if r["down"])
-    st.markdown(
-        f"**{hit}** of {devices:,} GPUs were down, for {words.hours(down)} GPU-hours together; "
-        f"{words.hours(sum(r['unobserved'] for r in rows))} GPU-hours were neither held nor seen."
-    )
+    said = f"**{hit}** of {words.counted(devices, 'GPU')} {'was' if hit == 1 else 'were'} down, for "
+    said += f"{words.hours(down)} GPU-hours together."
+    if unseen:
+        said += (
+            f" {words.hours(unseen)} GPU-hours ({words.share(unseen, capacity)}) were neither held nor seen: whether "
+            "these were available is not known, and they count on neither side."
+        )
+    st.markdown(said)
+
+
+def _available(row: dict[str, Any]) -> float | None:
+    """Percent of the time of which anything is known; None: nothing is."""
+    known = row["capacity"] - row["unobserved"]
+    return 100 * (known - row["down"]) / known if known > 0 else None
 
 
 def _devices(scope: Scope, rows: list[dict[str, Any]]) -> None:
@@ -71,7 +81,7 @@ def _devices(scope: Scope, rows: list[dict[str, Any]]) -> None:
     frame = pl.DataFrame(
         [
             (
-                r["node"], r["device"], r["model"], 100 * (r["capacity"] - r["down"]) / r["capacity"], r["down"],
+                r["node"], r["device"], r["model"], _available(r), r["down"],
                 r["unobserved"], r["worth"],
             )
             for r in rows
@@ -172,7 +182,7 @@ def _states(scope: Scope, rows: list[dict[str, Any]]) -> None:
             "source": "Said by",
             "start": st.column_config.DatetimeColumn("From", format="D MMM YYYY, HH:mm"),
             "end": st.column_config.DatetimeColumn("To", format="D MMM YYYY, HH:mm"),
-            "hours": st.column_config.NumberColumn("Hours so far", format="%,.1f"),
+            "hours": st.column_config.NumberColumn("Hours", format="%,.1f"),
         },
     )
 

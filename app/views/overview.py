@@ -12,7 +12,7 @@ from app.accounts import Place, Totals, places, totals
 from app.scope import IN_DAYS, Scope
 from app.shares import paid, workloads
 from app.views import overview_tenant
-from app.views.common import comparison, hours_by_day, ink, link, metric, scope_of_page
+from app.views.common import comparison, hours_by_day, ink, link, metric, running, scope_of_page
 
 DEAREST: Final = 8
 
@@ -56,6 +56,7 @@ def _answer(scope: Scope, now: Totals) -> None:
         f"{words.share(now.held)} were held and busy {words.share(held.busy_share)} of that time "
         f"({words.share(held.coverage)} of it observed); {words.share(now.idle)} were idle."
     )
+    running(scope)
     comparison(scope)
 
 

@@ -12,7 +12,7 @@ from app.accounts import ZERO
 from app.scope import Scope
 from app.shares import LINES, lines, paid, workloads
 from app.views import whole
-from app.views.common import budget_of, comparison, hours_by_day, link, metric
+from app.views.common import budget_of, comparison, hours_by_day, link, metric, running
 
 DEAREST: Final = 10
 
@@ -40,6 +40,7 @@ def show(scope: Scope) -> None:
         if unused
         else f"{said}."
     )
+    running(scope)
     comparison(scope)
     _metrics(scope, total, used)
     hours_by_day(scope)

@@ -10,7 +10,7 @@ from app import address, reclaim, tables, words
 from app.accounts import ZERO
 from app.reclaim import CauseSum, Reclaimable
 from app.scope import Scope
-from app.views.common import chosen_row, link
+from app.views.common import CHOOSE, chosen_row, link
 
 ANY: Final = "any"
 ROWS: Final = 300
@@ -50,7 +50,9 @@ def _causes(scope: Scope) -> None:
             words.UNKNOWN if None in worths else words.amount(sum((w or ZERO for w in worths), ZERO), scope.currency),
             tables.Cell(""),
         ),
-        caption=f"At the on-demand price, over {scope.span.months_label}: each hour is under one cause.",
+        caption=f"At the on-demand price, over {scope.span.months_label}: each hour is under one cause. The "
+        "title counts all time in which held GPUs weren't busy, this table what stood idle long enough to act on, and "
+        "what was down.",
     )
 
 
@@ -92,7 +94,7 @@ def _list(scope: Scope, found: list[Reclaimable]) -> Reclaimable | None:
             "since": "Goes on since",
         },
         key=f"reclaim-{cause}-{scope.tenant}-{scope.span.name}",
-        why="Choose a row to see what it was told by and what would free it.",
+        why=f"{CHOOSE} to see what it was told by and what would free it.",
     )
     if scope.span.cut:
         st.caption("Hours and worth are of the whole month that each stands in.")
@@ -108,7 +110,7 @@ def _one(scope: Scope, one: Reclaimable) -> None:
     st.success(f"**Try:** {words.literal(reclaim.remedy(one.cause))}", icon=":material/build:")
     if one.evidence:
         tables.sums(
-            ["Told by", tables.Cell("", wraps=True)],
+            ["Told by", tables.Cell("What it says", wraps=True)],
             [(what, tables.Cell(value, wraps=True)) for what, value in one.evidence],
         )
     if one.cause.id in ACROSS and one.tenant is not None:

@@ -64,7 +64,7 @@ def _leases(found: Explanation, currency: str, scope: Scope) -> None:
     total = sum((Decimal(one.amount) for one in leases), Decimal(0))
     hours = sum(one.gpu_hours for one in leases)
     st.markdown(
-        f"{len(leases):,} leases, {words.hours(hours)} GPU-hours; together "
+        f"{words.counted(len(leases), 'lease')}, {words.hours(hours)} GPU-hours; together "
         f"**{words.literal(words.money(total, currency))}**, the line. Hours × rate is each one's part."
     )
     frame = pl.DataFrame(

@@ -9,6 +9,7 @@ import streamlit as st
 from app import downloads, faults, tables, tasks, words
 from app.scope import Scope
 from app.sign_in import Viewer
+from app.statement_files import closed_book
 from exporter.errors import UsageError
 
 MEGABYTE: Final = 1_000_000
@@ -35,11 +36,12 @@ def show(scope: Scope) -> None:
 
 def _start(scope: Scope, who: Viewer) -> None:
     month, config = scope.month, scope.config
+    what = "Drafts" if closed_book(config, month.name) is None else "Statements"
     try:
         tasks.start(
             who,
-            f"Statements of {month.days.label}",
-            f"{scope.reader.content} {month.name} {config.config_hash}",
+            f"{what} of {month.days.label}, as of {words.instant(scope.as_of, scope.zone)}",
+            f"{what} {scope.reader.content} {month.name} {config.config_hash}",
             "app.bulk",
             [str(config.path), month.name],
             f"statements-{month.name}.zip",
@@ -60,7 +62,8 @@ def _list(who: Viewer) -> None:
             size = task.path.stat().st_size / MEGABYTE if task.path.exists() else 0.0
             tables.buttons([(f"{task.label}, ZIP, {size:,.1f} MB", downloads.task_address(task))])
         elif task.state == "failed":
-            said = faults.without_folders(task.error) if task.error else f"{task.label} could not be made"
+            said = task.error and faults.told(UsageError(task.error), who)
+            said = said or f"{task.label} could not be made"
             st.error(words.sentence(said))
         else:
             st.caption(f"{task.label}: cancelled.")

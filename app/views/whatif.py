@@ -45,7 +45,7 @@ def show(scope: Scope) -> None:
         found = _compared(scope.reader.content, month.name, other.config_hash, scope, other)
     except GpuLedgerError as error:
         st.title(f"{month.days.label}: that can't be reckoned")
-        st.error(words.sentence(faults.without_folders(str(error))), icon=":material/error:")
+        st.error(words.sentence(faults.told(error, st.session_state["viewer"])), icon=":material/error:")
         return
     _answer(scope, found)
     _side_by_side(scope, found)

@@ -19,11 +19,12 @@ def show(scope: Scope, own: Iterable[tuple[str, Decimal]]) -> None:
     """
     currency, rows = scope.currency, list(own)
     total = sum((amount for _, amount in rows), ZERO)
-    if not scope.whole_fleet:
-        tables.sums(["The bill", currency], _written(rows, currency), total=("Total", words.amount(total, currency)))
-        return
     if scope.tenant is not None:
-        rows.append(("Other tenants", elsewhere(scope)))
+        name = scope.tenant_name(scope.tenant)
+        tables.sums(["The bill", currency], _written(rows, currency), total=(name, words.amount(total, currency)))
+        rows = [(name, total), ("Other tenants", elsewhere(scope))]
+    if not scope.whole_fleet:
+        return
     found = places(scope, scope.span)
     rows += [(f"Unbilled: {p.label[0].lower()}{p.label[1:]}", p.unbilled) for p in found if p.unbilled]
     tables.sums(

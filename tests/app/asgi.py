@@ -27,7 +27,11 @@ class Client:
     def request(self, method: str, path: str, headers: Any = None) -> httpx.Response:
         async def ask() -> httpx.Response:
             app = Starlette(
-                routes=[*api.ROUTES, *downloads.ROUTES, Route("/media/{name}", _media)],
+                routes=[
+                    *api.ROUTES,
+                    *downloads.ROUTES,
+                    *(Route(f"{at}/media/{{name}}", _media) for at in ("", "/static")),
+                ],
                 middleware=[Middleware(downloads.MediaGuard)],
             )
             async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=self.host) as client:

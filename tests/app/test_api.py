@@ -94,6 +94,13 @@ def test_a_member_s_token_reads_nothing_else(client: Client, path: str) -> None:
     assert not [name for name in files_open() - before if "vision" not in name]
 
 
+@pytest.mark.parametrize("month", ["zzz", "2026-09", ""])
+def test_a_month_that_isn_t_there_is_said(client: Client, month: str) -> None:
+    for table in api.TABLES:
+        answer = asked(client, f"tenants/vision/{table}?period={month}")
+        assert (answer.status_code, "no such month" in answer.json()["error"]) == (404, True)
+
+
 def test_another_tenant_looks_like_none(client: Client) -> None:
     other, none = (asked(client, f"tenants/{t}/report", "v1") for t in ("secret", "nobody"))
     assert other.text.replace("secret", "nobody") == none.text

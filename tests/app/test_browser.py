@@ -165,7 +165,7 @@ def test_back_leaves_what_was_gone_into_step_by_step(visit: Visit) -> None:
     visit.page.go_back()
     visit.page.wait_for_selector("h1:has-text('tenants pay')")
     assert (visit.title(), visit.page.url.partition("?")[2]) == (by_tenant, "")
-    assert visit.page.locator("h3:has-text('By tenant')").count() == 1
+    assert visit.page.locator("h2:has-text('By tenant')").count() == 1
 
 
 def test_back_from_a_workload_of_all_tenants_is_one_step(visit: Visit) -> None:

@@ -104,6 +104,8 @@ REFUSED: Final = [
     (of_statement("secret", "1999-10", "pdf"), FINANCE, 404),
     ("/downloads/statements/2026-10/..%2F..%2Fgpuledger.yaml", FINANCE, 404),
     ("/downloads/focus/2026-11.csv?version=9", FINANCE, 404),
+    ("/downloads/focus/2026-11.csv?tenant=nobody", FINANCE, 404),
+    ("/downloads/focus/2026-09.csv", FINANCE, 404),
     ("/downloads/tasks/nonsense", FINANCE, 404),
     ("/media/0123.bin", {}, 404),
 ]
@@ -117,6 +119,10 @@ def test_nobody_takes_what_isn_t_theirs(client: Client, path: str, headers: dict
     assert "secret-job" not in answer.text
     if headers is VISION:
         assert not files_open() - before
+
+
+def test_the_door_has_its_fonts(client: Client) -> None:
+    assert client.get("/static/media/SourceSans.woff2").status_code == 200
 
 
 def test_a_member_takes_its_own_closed_statement(client: Client) -> None:
