@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from math import ceil
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
@@ -32,7 +33,7 @@ class Size(_Part):
     """A reservation of so many GPUs, and what usage and reservations would have come to with it."""
 
     gpus: int
-    cost: Money
+    cost: Money = Field(description="usage and reservations less credits; no shares of idle time, pools or commitments")
 
 
 class Advice(_Part):
@@ -67,7 +68,10 @@ class Cheapest(_Part):
                 format_money(Decimal(advice.cost_now), self.currency),
             )
             lines.append(f"{advice.model}: {what}: {then} in place of {now}, {advice.saved} saved")
-        return "\n".join(lines) or f"{self.tenant} held nothing outside reservations"
+        if not lines:
+            return f"{self.tenant} held nothing outside reservations"
+        lines.append("Usage and reservations less credits; `--reserve` says what the whole bill comes to.")
+        return "\n".join(lines)
 
 
 def cheapest(config: Config, tenant: str, period: str) -> Cheapest:
@@ -138,13 +142,18 @@ def _advice(parts: Sequence[_Stretch], tenant: str, model: str, span: Period) ->
             tried[gpus] = sum((use.usage + use.reservation - use.credit for use in uses), Fraction(0))
         return tried[gpus]
 
-    best = _worth_it(parts, tenant, model, span)
+    held = [c for part in parts for c in _open(part.rated(), tenant) if c.model == model]
+    levels = _levels(held, span)
     cost(0)
-    # Cost is convex in the size, as each further GPU is used less: the lowest is where neither neighbour is lower.
-    while best and cost(best - 1) <= cost(best):
-        best -= 1
-    while cost(best + 1) < cost(best):
-        best += 1
+    if all(_is_convex(part.config) for part in parts):
+        best = _worth_it(parts[-1].config, held, levels, model, span)
+        while best and cost(best - 1) <= cost(best):
+            best -= 1
+        while cost(best + 1) < cost(best):
+            best += 1
+    else:
+        most = max((ceil(gpus) for gpus, _ in levels), default=0)
+        best = min(range(most + 1), key=lambda gpus: (cost(gpus), gpus))
     currency = parts[-1].config.currency
     now, then = round_money(cost(0), currency), round_money(cost(best), currency)
     return Advice(
@@ -157,26 +166,41 @@ def _advice(parts: Sequence[_Stretch], tenant: str, model: str, span: Period) ->
     )
 
 
-def _worth_it(parts: Sequence[_Stretch], tenant: str, model: str, span: Period) -> int:
-    """Guess the size: the n-th GPU pays while the time in which n are held outweighs reserved ÷ on-demand price."""
-    start, end = within_of(span)
-    held = [c for part in parts for c in _open(part.rated(), tenant) if c.model == model]
-    paid = sum((c.gpus * (c.end - c.start) * (c.rate or 0) for c in held), Fraction(0)) / HOUR_MS
-    hours = sum((c.gpus * (c.end - c.start) for c in held), Fraction(0)) / HOUR_MS
-    entry = next((r for r in parts[-1].config.rates_in_force if r.model == model or r.reserved is not None), None)
-    if not paid or not hours or entry is None:
-        return 0
-    limit = Fraction(entry.price("reserved")) / (paid / hours)
+def _is_convex(config: Config) -> bool:
+    """Whether each further GPU saves less than the one before: then the lowest is where neither neighbour is lower.
+
+    A reservation may take just the hours that a volume tier makes dear or cheap, or those beyond a quota where they are
+    cheaper.
+    """
+    return not any(entry.tiers or entry.price("overflow") < entry.on_demand for entry in config.rates)
+
+
+def _levels(held: Sequence[Charge], span: Period) -> list[tuple[Fraction, int]]:
+    """Return how many GPUs were held at once, and for how many ms, one stretch after the other."""
     changes: dict[int, Fraction] = {}
     for charge in held:
         changes[charge.start] = changes.get(charge.start, Fraction(0)) + charge.gpus
         changes[charge.end] = changes.get(charge.end, Fraction(0)) - charge.gpus
-    spans: list[tuple[Fraction, int]] = []
-    level, last = Fraction(0), start
+    levels: list[tuple[Fraction, int]] = []
+    level, last = Fraction(0), within_of(span)[0]
     for at, change in sorted(changes.items()):
-        spans.append((level, at - last))
+        levels.append((level, at - last))
         level, last = level + change, at
+    return levels
+
+
+def _worth_it(
+    config: Config, held: Sequence[Charge], levels: Sequence[tuple[Fraction, int]], model: str, span: Period
+) -> int:
+    """Guess the size: the n-th GPU pays while the time in which n are held outweighs reserved ÷ on-demand price."""
+    start, end = within_of(span)
+    paid = sum((c.gpus * (c.end - c.start) * (c.rate or 0) for c in held), Fraction(0)) / HOUR_MS
+    hours = sum((c.gpus * (c.end - c.start) for c in held), Fraction(0)) / HOUR_MS
+    entry = next((r for r in config.rates_in_force if r.model == model or r.reserved is not None), None)
+    if not paid or not hours or entry is None:
+        return 0
+    limit = Fraction(entry.price("reserved")) / (paid / hours)
     size = 0
-    while sum(length for gpus, length in spans if gpus >= size + 1) > limit * (end - start):
+    while sum(length for gpus, length in levels if gpus >= size + 1) > limit * (end - start):
         size += 1
     return size

@@ -6,12 +6,15 @@ reads them by the standard library's, in blocks. Everything above (headers, cred
 
 from __future__ import annotations
 
+import http.client
+import socket
 import ssl
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import httpx
 import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import (
     ConnectTimeoutError,
     HTTPError,
@@ -24,6 +27,31 @@ _BLOCK_BYTES: Final = 1 << 18
 _CONNECTIONS: Final = 8  # kept; as many as are asked for are opened
 
 
+class _Response(http.client.HTTPResponse):
+    """Takes large pieces from the kernel: its own are of 8 KiB, and for each one waits for the interpreter's lock."""
+
+    def __init__(self, sock: socket.socket, *arguments: Any, **named: Any) -> None:
+        super().__init__(sock, *arguments, **named)
+        self.fp.close()
+        self.fp: Any = sock.makefile("rb", _BLOCK_BYTES)
+
+
+class _Connection(HTTPConnection):
+    response_class = _Response
+
+
+class _TlsConnection(HTTPSConnection):
+    response_class = _Response
+
+
+class _Pool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _TlsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection
+
+
 class UrllibTransport(httpx.BaseTransport):
     """Threads may share it.
 
@@ -33,6 +61,7 @@ class UrllibTransport(httpx.BaseTransport):
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self._pools = urllib3.PoolManager(maxsize=_CONNECTIONS, ssl_context=tls, retries=False)
+        self._pools.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request; the answer's body is not read yet.

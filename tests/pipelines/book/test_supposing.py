@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Final
 
 import pytest
 
@@ -70,6 +71,36 @@ def test_the_cheapest_reservation_is_the_one_that_no_other_size_undercuts(book: 
     assert Decimal(advice.saved) == sizes[0] - sizes[1]
     then = of(config, "bio", reserve=("bio:H100:1:1.50",))[1]
     assert Decimal(then) == sizes[1]
+
+
+FOUR: Final = "2026-11-02T04:00:00Z,2026-11-12T12:00:00Z,4,,H100,bio,four,\n"
+"""992 GPU-hours after the 8 of two GPUs that the book has: n reserved ones take 252, 504, 752 and all 1,000."""
+
+
+@pytest.mark.parametrize(
+    ("prices", "sizes"),
+    [
+        # From 400 h on all hours cost 4.00. A reserved GPU costs 720 × 1.50.
+        (
+            'reserved: "1.50", tiers: [{above: "400", price: "4.00"}], tiering: all_units',
+            ["4000.00", "4072.00", "4144.00", "3488.00", "4320.00"],
+        ),
+        # The first 400 h cost 1.00, the others 0.10: all four must go before the dear hours do.
+        (
+            'reserved: "0.15", tiers: [{above: "400", price: "0.10"}], tiering: graduated',
+            ["460.00", "542.80", "625.60", "572.00", "432.00"],
+        ),
+        # Who reserves pays 0.10 for what goes beyond.
+        ('reserved: "0.30", overflow: "0.10"', ["1000.00", "290.80", "481.60", "672.80", "864.00"]),
+    ],
+)
+def test_where_prices_depend_on_volume_every_size_is_rated(book: Book, prices: str, sizes: list[str]) -> None:
+    rate = f'rates:\n  - {{model: "H100", on_demand: "1.00", {prices}}}\n'
+    config = book(FOUR, config=PLAIN.replace("rates:\n", rate))
+    (advice,) = (a for a in cheapest(config, "bio", "2026-11").models if a.model == "H100")
+    assert [size.cost for size in advice.sizes] == sizes
+    assert advice.gpus == sizes.index(min(sizes, key=Decimal))
+    assert Decimal(advice.saved) == Decimal(sizes[0]) - min(map(Decimal, sizes))
 
 
 def test_where_nothing_is_worth_reserving_it_says_so(book: Book) -> None:
