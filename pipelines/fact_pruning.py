@@ -11,7 +11,7 @@ from typing import Final
 
 import duckdb
 
-from pipelines.facts import FACTS, STANDING
+from pipelines.facts import FACTS, KEPT, STANDING
 
 _MINE: Final = "import_id IN (SELECT id FROM imported WHERE source = ?)"
 
@@ -19,7 +19,7 @@ _OUTDATED: Final = """
 -- grain: row that a newer answer of the same source replaced
 DELETE FROM fact_{name} WHERE {mine} AND observed < (
     SELECT max(newer.observed) FROM fact_{name} AS newer
-    WHERE newer.{mine} AND newer.cluster IS NOT DISTINCT FROM fact_{name}.cluster {and_kind}
+    WHERE newer.{mine} AND {same}
 )
 """
 
@@ -54,8 +54,8 @@ DELETE FROM fact_scheduler_node WHERE {_MINE} AND rowid IN (
 _CONDITIONS: Final = f"""
 -- grain: answer about a node or card that says what the one before and the one after it say
 DELETE FROM fact_condition WHERE {_MINE} AND rowid IN (
-    SELECT rowid FROM fact_condition WHERE source = 'slurm' AND observed IS NOT NULL
-    WINDOW times AS (PARTITION BY cluster, node, device ORDER BY observed, "from")
+    SELECT rowid FROM fact_condition WHERE source IN ('slurm', 'kubernetes') AND observed IS NOT NULL
+    WINDOW times AS (PARTITION BY cluster, node, device, source ORDER BY observed, "from")
     QUALIFY ROW(state, reason, "from", "to") IS NOT DISTINCT FROM lag(ROW(state, reason, "from", "to")) OVER times
         AND ROW(state, reason, "from", "to") IS NOT DISTINCT FROM lead(ROW(state, reason, "from", "to")) OVER times
         AND lag(observed) OVER times IS NOT NULL AND lead(observed) OVER times IS NOT NULL
@@ -74,11 +74,11 @@ def prune(connection: duckdb.DuckDBPyConnection, source: str, newest: str, *, as
         asked: when the source was last asked for all that stands: what it didn't name then is no more, the last
             reservation too, after which there is no row to say so. None: it was asked for some.
     """
-    for name in STANDING:
-        if asked is not None:
+    for name, about in STANDING.items():
+        if asked is not None and name not in KEPT:
             connection.execute(f"DELETE FROM fact_{name} WHERE {_MINE} AND observed < ?", [source, asked])  # noqa: S608
-        and_kind = f"AND newer.kind = fact_{name}.kind" if "kind" in FACTS[name] else ""
-        connection.execute(_OUTDATED.format(name=name, mine=_MINE, and_kind=and_kind), [source, source])
+        same = " AND ".join(f"newer.{column} IS NOT DISTINCT FROM fact_{name}.{column}" for column in about)
+        connection.execute(_OUTDATED.format(name=name, mine=_MINE, same=same), [source, source])
     for name, key in _TOLD_ONCE.items():
         columns = ", ".join(f'"{column}"' for column in FACTS[name] if column != "observed")
         order = "observed" if "observed" in FACTS[name] else "rowid"

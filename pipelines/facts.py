@@ -184,8 +184,19 @@ FACTS: Final[Mapping[str, dict[str, pl.DataType]]] = {
 }
 """Tables by their name in the ledger."""
 
-STANDING: Final = ("booking", "quota_limit", "slurm_account", "namespace_label", "slurm_partition")
-"""Tables that say how things are: the newest answer replaces the one before."""
+STANDING: Final[Mapping[str, tuple[str, ...]]] = {
+    "booking": ("cluster",),
+    "quota_limit": ("cluster", "kind"),
+    "slurm_account": ("cluster", "account"),
+    "namespace_label": ("cluster", "namespace"),
+    "slurm_partition": ("cluster",),
+}
+"""Tables that say how things are, and what an answer is about: the newest replaces the one before.
+
+Accounts and namespaces that are gone keep what was last told of them: what they held is still somebody's.
+"""
+KEPT: Final = ("slurm_account", "namespace_label")
+"""Of these, what an answer no longer names is not gone."""
 
 
 @dataclass(frozen=True)
@@ -220,15 +231,13 @@ def joined(several: Iterable[Mapping[str, pl.DataFrame]]) -> dict[str, pl.DataFr
 def standing(tables: Mapping[str, pl.DataFrame]) -> Facts:
     """Return what counts of all that was ever said: how things are now, and what happened.
 
-    Of `STANDING` tables the rows of a cluster's newest answer count: what it no longer names is no more. Equal
-    rows are one.
+    Of `STANDING` tables the rows of the newest answer count: what it no longer names is no more. Equal rows are one.
     """
     counted = {}
     for name, table in tables.items():
         rows = table.unique(maintain_order=True)
         if name in STANDING:
-            part = ["cluster", "kind"] if "kind" in rows.columns else ["cluster"]
-            newest = pl.col("observed").max().over(part)
+            newest = pl.col("observed").max().over(STANDING[name])
             rows = rows.filter(pl.col("observed").is_null() & newest.is_null() | (pl.col("observed") == newest))
         if name == "booking":
             rows = rows.filter(pl.col("booking").is_not_null())

@@ -58,16 +58,21 @@ class Spell:
 def spells(conditions: pl.DataFrame) -> list[Spell]:
     """Return what ``facts.CONDITION`` says over time.
 
-    Answers about how a node is stand to the next answer about it. What begins before an answer tells so itself, but
-    not before the answer that said otherwise. Rows with bounds of their own stand between those.
+    Answers about how a node is stand to the next answer about it, or to an end that is told of. What begins before an
+    answer tells so itself, but not before the answer that said otherwise. Rows with bounds of their own stand between
+    those.
     """
     rows = conditions.with_columns(pl.col(c).dt.epoch("ms") for c in ("from", "to", "observed"))
     found: list[Spell] = []
-    answers = rows.filter(pl.col("source") == "slurm")
-    key = ["cluster", "node", "device"]
-    for (cluster, node, device), told in answers.group_by(key, maintain_order=True):
-        found += _between_answers(_text(cluster), _text(node), _text(device), told.sort("observed", "from"))
-    for row in rows.filter(pl.col("source") != "slurm").iter_rows(named=True):
+    is_answer = (pl.col("source") == "slurm") | (pl.col("source") == "kubernetes") & pl.col("observed").is_not_null()
+    key = ["cluster", "node", "device", "source"]
+    over: dict[tuple[object, ...], list[_Over]] = {}
+    for *what, state, begins, ends in rows.filter(~is_answer).select(*key, "state", "from", "to").rows():
+        over.setdefault(tuple(what), []).append((state, begins, ends))
+    for about, told in rows.filter(is_answer).group_by(key, maintain_order=True):
+        cluster, node, device, _ = map(_text, about)
+        found += _between_answers(cluster, node, device, told.sort("observed", "from"), over.get(about, []))
+    for row in rows.filter(~is_answer).iter_rows(named=True):
         begins = row["from"] if row["from"] is not None else row["observed"]
         if begins is not None and (row["to"] is None or row["to"] > begins):
             # Who saw it last when he was asked last doesn't know of an end.
@@ -81,7 +86,13 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _between_answers(cluster: str | None, node: str | None, device: str | None, told: pl.DataFrame) -> Iterator[Spell]:
+_Over = tuple[str, int | None, int | None]
+"""State, start and end (ms) of what had an end when it was told of."""
+
+
+def _between_answers(
+    cluster: str | None, node: str | None, device: str | None, told: pl.DataFrame, over: Sequence[_Over]
+) -> Iterator[Spell]:
     columns = told.select("state", "reason", "source", "from", "observed").rows()
     before: int | None = None
     for (state, reason, source, begins, observed), following in pairwise([*columns, (None,) * 5]):
@@ -90,7 +101,11 @@ def _between_answers(cluster: str | None, node: str | None, device: str | None, 
             continue
         start = start if before is None else max(start, before)
         start = start if observed is None else min(start, observed)
-        ends = following[4]
+        next_state, _, _, since, ends = following
+        if observed is not None:
+            known = [t for s, f, t in over if s == state and f is not None and t is not None and f <= observed <= t]
+            known += [max(since, observed)] if next_state == "ok" and since is not None else []
+            ends = min([t for t in (ends, *known) if t is not None], default=None)
         if state != "ok" and (ends is None or ends > start):
             yield Spell(cluster, node, device, state, reason, source, start, ends)
         before = observed

@@ -54,23 +54,43 @@ _INVENTORY: Final = f"""
 SELECT * EXCLUDE (import_id) FROM inventory WHERE import_id IN ({_ACTIVE_IMPORTS}) ORDER BY ALL
 """  # noqa: S608
 
+_RUN: Final = 'cluster, labelled_as, "start"'
+_COLUMNS: Final = ", ".join(f'"{column}"' for column in RECORD)
+_FILLED: Final = " + ".join(f'count("{column}")' for column in RECORD)
+_OF_TOLD: Final = ", ".join(f'told."{column}"' for column in RECORD)
 _RECORDS: Final = f"""
--- grain: run of a workload on one GPU model; equal rows of several imports are one
+-- grain: run of a workload × GPU model and device that is told of; equal rows of several imports are one
 WITH active AS ({_ACTIVE_IMPORTS}),
-distinct_rows AS (
-    SELECT * EXCLUDE (import_id) FROM record WHERE import_id IN (SELECT id FROM active)
-    GROUP BY ALL
-),
-runs AS (
-    SELECT * EXCLUDE (nth) FROM distinct_rows WHERE kind NOT IN ('slurm', 'kubernetes')
-    UNION ALL BY NAME
-    -- of two records of one run the ended one wins, then the longer
-    SELECT * EXCLUDE (nth) FROM distinct_rows WHERE kind IN ('slurm', 'kubernetes')
+told AS (
+    -- of an import's rows about one run and thing the ended one counts, then the longest
+    SELECT * FROM record WHERE import_id IN (SELECT id FROM active) AND kind IN ('slurm', 'kubernetes')
     QUALIFY row_number() OVER (
-        PARTITION BY cluster, labelled_as, "start", model ORDER BY ended DESC, "end" DESC NULLS FIRST, gpus DESC
+        PARTITION BY import_id, {_RUN}, model, device ORDER BY ended DESC, "end" DESC NULLS FIRST, gpus DESC
+    ) = 1
+),
+answer AS (
+    SELECT import_id, {_RUN}, bool_or(ended) AS ended, max(coalesce("end", 'infinity')) AS reached,
+        count(model) AS models, {_FILLED} AS filled, bit_xor(hash({_COLUMNS})) AS said
+    FROM told GROUP BY ALL
+),
+newest AS (
+    -- of what several imports tell of one run the ended answer counts, then the longest, then the one that says most;
+    -- the order of the imports never decides
+    SELECT import_id, {_RUN} FROM answer QUALIFY row_number() OVER (
+        PARTITION BY {_RUN} ORDER BY ended DESC, reached DESC, models DESC, filled DESC, said, import_id
     ) = 1
 )
-SELECT * FROM runs ORDER BY "start", workload, model, device, "end", tenant, class
+SELECT {_COLUMNS} FROM (
+    -- equal rows of one file are several holds, which their numbers tell apart
+    SELECT DISTINCT nth, {_COLUMNS} FROM record
+    WHERE import_id IN (SELECT id FROM active) AND kind NOT IN ('slurm', 'kubernetes')
+)
+UNION ALL
+SELECT {_OF_TOLD} FROM told JOIN newest
+    ON told.import_id = newest.import_id AND told.cluster IS NOT DISTINCT FROM newest.cluster
+    AND told.labelled_as IS NOT DISTINCT FROM newest.labelled_as
+    AND told."start" IS NOT DISTINCT FROM newest."start"
+ORDER BY "start", workload, model, device, "end", tenant, class
 """  # noqa: S608
 
 

@@ -116,7 +116,11 @@ def _node(
     node.allocatable |= _amounts(members_of(status.get("allocatable")))
     for condition in _list(status.get("conditions")):
         since = _ms(condition.get("lastTransitionTime"))
-        if condition.get("type") == "Ready" and condition.get("status") != "True" and since is not None:
+        if condition.get("type") != "Ready" or since is None:
+            continue
+        if condition.get("status") == "True":
+            kube.ready[node.name] = since
+        else:
             last = since if at is None else round(at.timestamp() * 1000)
             kube.spells.append(Spell(node.name, "down", str(condition.get("reason") or "not Ready"), since, last))
     if spec.get("unschedulable") and at is not None:
@@ -165,7 +169,7 @@ def _claim(kube: KubeSeries, claim: Mapping[str, Any], slices: Mapping[tuple[str
     results = _list(members_of(members_of(status.get("allocation")).get("devices")).get("results"))
     pods = [each for each in _list(status.get("reservedFor")) if each.get("resource") == "pods"]
     for result in results:
-        if result.get("driver") != _DRIVER:
+        if result.get("driver") != _DRIVER or result.get("adminAccess") is True:  # who looks on holds nothing
             continue
         device = slices.get((str(result.get("pool")), str(result.get("device"))))
         if device is None:

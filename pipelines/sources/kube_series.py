@@ -34,13 +34,18 @@ class Series:
 
 @dataclass
 class Spell:
-    """A time in which something was the case: of a node's condition, [from, to] in ms, as far as samples say."""
+    """A time in which something was the case: of a node's condition, [from, to] in ms, as far as samples say.
+
+    Attributes:
+        ended: a later sample says otherwise.
+    """
 
     node: str
     state: str
     reason: str
     first: int
     last: int
+    ended: bool = False
 
 
 @dataclass
@@ -57,6 +62,7 @@ class KubeSeries:
     spacings: list[int] = field(default_factory=list)
     seen: dict[str, int] = field(default_factory=dict)  # last sample of each node and namespace
     with_phases: bool = False
+    ready: dict[str, int] = field(default_factory=dict)  # since when nodes are, where that is told
 
     def add(self, metric: str, labels: Mapping[str, str], times: list[int], values: list[float]) -> None:
         """Take in one series, its samples in order of time (ms)."""
@@ -198,7 +204,7 @@ def _add_spells(kube: KubeSeries, series: Series, state: str, reason: str) -> No
     for t, value in zip(series.times, series.values, strict=True):
         if value != 1:
             if begun is not None:
-                begun.last = t
+                begun.last, begun.ended = t, True
             begun = None
         elif begun is None:
             begun = Spell(node.name, state, reason, t, t)
@@ -220,7 +226,11 @@ def _resource_quota(kube: KubeSeries, series: Series) -> None:
     if namespace is not None and is_gpu_resource(sanitised(name)):
         key = Quota("namespace", namespace, None, sanitised(name))
         kube.quotas.add(
-            key, str(series.labels.get("resourcequota")), series.values[-1], used=series.labels.get("type") == "used"
+            key,
+            str(series.labels.get("resourcequota")),
+            series.values[-1],
+            used=series.labels.get("type") == "used",
+            at=series.times[-1],
         )
 
 
@@ -228,7 +238,7 @@ def _queue(kube: KubeSeries, series: Series, *, used: bool) -> None:
     queue, resource = series.labels.get("cluster_queue"), sanitised(series.labels.get("resource", ""))
     if queue and is_gpu_resource(resource):
         key = Quota("kueue", queue, series.labels.get("cohort") or None, resource)
-        kube.quotas.add(key, str(series.labels.get("flavor")), series.values[-1], used=used)
+        kube.quotas.add(key, str(series.labels.get("flavor")), series.values[-1], used=used, at=series.times[-1])
 
 
 def _queue_quota(kube: KubeSeries, series: Series) -> None:

@@ -58,9 +58,9 @@ def batch_of(kube: KubeSeries, *, cluster: str, at: datetime | None = None) -> B
     facts = joined(
         [
             rows_of("scheduler_node", _listings(kube, cluster, observed)),
-            rows_of("condition", (_condition(spell, kube, cluster, last) for spell in kube.spells)),
+            rows_of("condition", _conditions(kube, cluster, last)),
             rows_of("namespace_label", _namespace_labels(kube, cluster, observed)),
-            rows_of("quota_limit", kube.quotas.rows(cluster, observed)),
+            rows_of("quota_limit", kube.quotas.rows(cluster, observed, since=_current(kube))),
         ]
     )
     table = pl.DataFrame(records, schema=RECORD) if records else pl.DataFrame(schema=RECORD)
@@ -189,20 +189,46 @@ def _listings(kube: KubeSeries, cluster: str, observed: datetime | None) -> Iter
             }
 
 
-def _condition(spell: Spell, kube: KubeSeries, cluster: str, last: int | None) -> dict[str, object]:
-    goes_on = last is not None and spell.last >= last - STALE_MS
-    until = spell.last + (kube.interval if spell.last == spell.first else 0)
+def _current(kube: KubeSeries) -> int | None:
+    """Since when (ms) series must have samples to be still there; None: objects are."""
+    return None if kube.last is None else kube.last - STALE_MS
+
+
+def _conditions(kube: KubeSeries, cluster: str, last: int | None) -> Iterator[dict[str, object]]:
+    """Yield what was the case with its bounds, and of each node with GPUs how it is at the end, good or bad."""
+    goes_on: dict[str, list[Spell]] = {}
+    over: list[Spell] = []
+    for spell in kube.spells:
+        stands = last is not None and not spell.ended and spell.last >= last - STALE_MS
+        (goes_on.setdefault(spell.node, []) if stands else over).append(spell)
+    for spells in goes_on.values():
+        spells.sort(key=lambda spell: (spell.state != "down", spell.first))
+        over += spells[1:]  # the worst is how the node is; of the others it is known how long they were
+    for spell in over:
+        yield _row(spell, cluster, until=spell.last + (kube.interval if spell.last == spell.first else 0))
+    for node in kube.nodes.values():
+        if node.name in goes_on:
+            yield _row(goes_on[node.name][0], cluster, observed=last)
+        elif last is not None and node.gpus and (kube.last is None or kube.is_current(node.name)):
+            yield _row(Spell(node.name, "ok", "", kube.ready.get(node.name, last), last), cluster, observed=last)
+
+
+def _row(spell: Spell, cluster: str, *, until: int | None = None, observed: int | None = None) -> dict[str, object]:
     return {
         "cluster": cluster,
         "node": spell.node,
         "device": None,
         "state": spell.state,
-        "reason": spell.reason,
+        "reason": spell.reason or None,
         "source": "kubernetes",
-        "from": datetime.fromtimestamp(spell.first / 1000, UTC),
-        "to": datetime.fromtimestamp(until / 1000, UTC),
-        "observed": datetime.fromtimestamp(spell.last / 1000, UTC) if goes_on else None,
+        "from": _utc(spell.first),
+        "to": _utc(until),
+        "observed": _utc(observed),
     }
+
+
+def _utc(ms: int | None) -> datetime | None:
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def _namespace_labels(kube: KubeSeries, cluster: str, observed: datetime | None) -> Iterator[dict[str, object]]:

@@ -15,6 +15,7 @@ _GRES: Final = re.compile(r"gpu(?::([^:(=]*[^\d:(=][^:(=]*))?:(\d+)(?:\([^)]*\))
 _GPU_ENTRY: Final = re.compile(r"(?:gres/)?gpu[:=]")
 _SHARD: Final = re.compile(r"(?:gres/)?shard(?::([^=:(]*[^\d=:(][^=:(]*))?[=:](\d+)(?:\([^)]*\))?", re.ASCII)
 _INDEX: Final = re.compile(r"\(IDX:([\d,-]+)\)", re.ASCII)
+_NO_TYPE: Final = ":(null):"  # so Slurm writes a gres that slurm.conf gives no type
 _COMMA: Final = re.compile(r",(?![^(]*\))")  # none of those in `(IDX:0,3)`
 
 
@@ -28,7 +29,7 @@ def gpus_by_type(text: str) -> dict[str | None, int]:
     """
     typed: dict[str | None, int] = {}
     plain = 0
-    for entry in map(str.strip, _COMMA.split(text)):
+    for entry in map(str.strip, _COMMA.split(text.replace(_NO_TYPE, ":"))):
         if not _GPU_ENTRY.match(entry):
             continue
         match = _TRES.fullmatch(entry) or _GRES.fullmatch(entry)

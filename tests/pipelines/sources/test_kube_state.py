@@ -169,6 +169,22 @@ class TestNodesQuotasAndLabels:
         ((state, begins, ends),) = facts(kube(text), "condition", "state", "from", "to")
         assert (state, begins, ends) == ("down", START + timedelta(minutes=5), START + timedelta(minutes=9))
 
+    def test_a_node_that_came_back_just_now_is_no_longer_down(self, kube: Read) -> None:
+        text = series("kube_node_status_capacity", range(20), 8, node="n1", resource=GPU)
+        labels = {"node": "n1", "condition": "Ready", "status": "false"}
+        text += series("kube_node_status_condition", range(12, 18), 1, **labels)
+        text += series("kube_node_status_condition", range(18, 20), 0, **labels)
+        told = facts(kube(text), "condition", "state", "from", "to", "observed")
+        bounds = (START + timedelta(minutes=12), START + timedelta(minutes=18), None)
+        assert told[0] == ("down", *bounds)
+        assert [(state, observed) for state, _, _, observed in told[1:]] == [("ok", START + timedelta(minutes=19))]
+
+    def test_a_quota_that_is_no_longer_shown_is_none(self, kube: Read) -> None:
+        of = {"resource": "requests.nvidia.com/gpu", "type": "hard"}
+        text = series("kube_resourcequota", range(5), 8, namespace="gone", **of)
+        text += series("kube_resourcequota", range(60), 4, namespace="there", **of)
+        assert facts(kube(text), "quota_limit", "name", "gpus") == [("there", 4.0)]
+
     def test_a_node_that_is_no_longer_shown_is_not_listed(self, kube: Read) -> None:
         text = series("kube_node_status_capacity", range(5), 8, node="gone", resource=GPU)
         text += series("kube_node_status_capacity", range(60), 8, node="there", resource=GPU)

@@ -61,6 +61,7 @@ def test_numbers_in_brackets_are_the_hosts_one_by_one(numbers: list[int]) -> Non
         ("gpu:A100:4(S:0-1),gpu:NV_A100_40GB:2(IDX:0,3),shard:h100:16", {"A100": 4, "NV_A100_40GB": 2}),
         ("gpu:8", {None: 8}),
         ("gpu:volta:2", {"volta": 2}),
+        ("gpu:(null):1(IDX:0),shard:(null):0(N/A)", {None: 1}),  # what slurm.conf gives no type
     ],
 )
 def test_typed_gpus_are_part_of_the_plain_count(text: str, gpus: dict[str | None, int]) -> None:
