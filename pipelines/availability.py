@@ -210,12 +210,13 @@ def promised(metered: Metered, config: Config, start: datetime, end: datetime) -
         for r in config.reservations
         if r.from_ < end and r.to > start
     ]
-    cards = _table(metered, "card", CARD)
+    cards = _cards_now(metered, start)
     for row in _table(metered, "booking", BOOKING).iter_rows(named=True):
         if row["from"] >= end or row["to"] <= start:
             continue
         nodes = frozenset(row["nodes"] or ())
-        there = cards.filter(pl.col("node").is_in(sorted(nodes))).select("device").n_unique() if nodes else 0
+        own = cards.filter(pl.col("node").is_in(sorted(nodes)), pl.col("cluster").eq_missing(row["cluster"]))
+        there = own.select("device").n_unique() if nodes else 0
         tenants = [
             first_tenant(config.tenants, {"cluster": row["cluster"], "slurm_account": a}) for a in row["accounts"] or ()
         ]
@@ -223,18 +224,23 @@ def promised(metered: Metered, config: Config, start: datetime, end: datetime) -
             Booking(
                 row["booking"], "maintenance" if row["maintenance"] else "slurm",
                 next((t.id for t in tenants if t is not None), None), row["model"],
-                row["gpus"] if row["gpus"] is not None else there, row["from"], row["to"], nodes,
+                row["gpus"] if row["gpus"] is not None else there, row["from"], row["to"], nodes, row["cluster"],
             )
         )  # fmt: skip
     return found
+
+
+def _cards_now(metered: Metered, start: datetime) -> pl.DataFrame:
+    """Return the cards that are there where the data end; without data, at `start`."""
+    last = metered.span[1] if metered.span else to_ms(start)
+    return _table(metered, "card", CARD).filter((pl.col("start") < last) & (pl.col("end") >= last))
 
 
 def capacity_ahead(
     metered: Metered, bookings: Iterable[Booking], start: datetime, end: datetime
 ) -> dict[tuple[datetime, datetime], dict[Place, int]]:
     """Return the cards of each place by stretch of [start, end): those that are there now and not out of use then."""
-    last = metered.span[1] if metered.span else to_ms(start)
-    cards = _table(metered, "card", CARD).filter((pl.col("start") < last) & (pl.col("end") >= last))
+    cards = _cards_now(metered, start)
     states = _table(metered, "device_state", DEVICE_STATE).filter(pl.col("state").is_in(OUT))
     listed = list(bookings)
     out: dict[tuple[str | None, str], list[tuple[datetime, datetime]]] = {}
@@ -250,11 +256,16 @@ def capacity_ahead(
     inside = sorted(t for t in edges if start <= t <= end)
     found: dict[tuple[datetime, datetime], dict[Place, int]] = {}
     for a, b in pairwise(inside):
-        closed = {node for x in listed if x.source == "maintenance" and x.start <= a and x.end >= b for node in x.nodes}
+        closed = {
+            (x.cluster, node)
+            for x in listed
+            if x.source == "maintenance" and x.start <= a and x.end >= b
+            for node in x.nodes
+        }
         count: dict[Place, int] = {}
         for card in cards.iter_rows(named=True):
             gone = any(s <= a and e >= b for s, e in out.get((card["cluster"], card["device"]), ()))
-            if not gone and card["node"] not in closed:
+            if not gone and (card["cluster"], card["node"]) not in closed:
                 place = Place(card["cluster"], card["node"], card["model"])
                 count[place] = count.get(place, 0) + 1
         found[a, b] = count

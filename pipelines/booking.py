@@ -24,6 +24,7 @@ class Booking:
         tenant: whom it is promised to; None: nobody, it takes capacity away.
         model: glob (configuration), or a scheduler's name of a model; None: any.
         nodes: it takes cards of these alone; empty: of any.
+        cluster: it takes cards of this one alone; None: of any.
     """
 
     id: str
@@ -34,10 +35,13 @@ class Booking:
     start: datetime
     end: datetime
     nodes: frozenset[str] = field(default_factory=frozenset)
+    cluster: str | None = None
 
     def takes(self, place: Place) -> bool:
         """Return whether it may be given cards of a place."""
         if self.nodes and place.node not in self.nodes:
+            return False
+        if self.cluster is not None and place.cluster not in (None, self.cluster):
             return False
         if self.model is None:
             return True

@@ -16,6 +16,7 @@ import polars as pl
 
 from pipelines.config import Config
 from pipelines.fleet import Device, Fleet
+from pipelines.hierarchy import Labels
 from pipelines.instants import from_ms
 from pipelines.intervals import Interval, union
 from pipelines.leases import Lease
@@ -144,7 +145,9 @@ def device_states(found: Sequence[Spell], fleet: Fleet) -> pl.DataFrame:
     return table.unique(maintain_order=True).sort("cluster", "node", "device", "start", "state", "reason")
 
 
-def outages(states: pl.DataFrame, fleet: Fleet, leases: Iterable[Lease], config: Config, horizon: int) -> list[Record]:
+def outages(
+    states: pl.DataFrame, fleet: Fleet, leases: Iterable[Lease], config: Config, horizon: int, above: Labels
+) -> list[Record]:
     """Return what was out of use as records of class down or repair, one per card and stretch.
 
     A card is out for whom it was meant: the tenant that its node is dedicated to, else the one who held it when it
@@ -167,7 +170,7 @@ def outages(states: pl.DataFrame, fleet: Fleet, leases: Iterable[Lease], config:
     records = []
     for card in fleet.cards():
         for start, end, state in _worst(out.get((card.cluster, card.device), ()), horizon):
-            tenant = fleet.owner_at(card.dev, start) or _holder(held.get(card.dev, ()), config, start)
+            tenant = fleet.owner_at(card.dev, start) or _holder(held.get(card.dev, ()), config, start, above)
             records.append(
                 Record("health", card.cluster, state, state, start, end, ONE, tenant=tenant, given_class=state,
                        device=card.device, model=card.model)
@@ -192,7 +195,7 @@ def _worst(rows: Iterable[tuple[int, int | None, str]], horizon: int) -> Iterato
     yield from pieces
 
 
-def _holder(leases: Iterable[Lease], config: Config, at: int) -> str | None:
+def _holder(leases: Iterable[Lease], config: Config, at: int, above: Labels) -> str | None:
     """Return the tenant that held a card when it went out."""
     for lease in sorted(leases, key=lambda lease: (lease.start, lease.workload)):
         if lease.start < at <= lease.end:
@@ -200,6 +203,7 @@ def _holder(leases: Iterable[Lease], config: Config, at: int) -> str | None:
                 "cluster": lease.cluster, "node": lease.node, "namespace": lease.namespace, "pod": lease.pod,
                 "slurm_account": lease.slurm_account, "slurm_partition": lease.slurm_partition,
                 "slurm_qos": lease.slurm_qos, "slurm_user": lease.slurm_user,
+                **above(lease.cluster, lease.slurm_account, lease.namespace),
             }  # fmt: skip
             tenant = first_tenant(config.tenants, labels, from_ms(at))
             if lease.tenant or tenant:

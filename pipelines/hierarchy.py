@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import polars as pl
@@ -38,6 +38,28 @@ def with_hierarchy(leases: pl.DataFrame, facts: Facts) -> pl.DataFrame:
         .with_columns(slurm_account_tree=pl.coalesce("slurm_account_tree", "slurm_account"))
         .select(leases.columns)
     )
+
+
+Labels = Callable[[str | None, str | None, str | None], Mapping[str, str | None]]
+"""Called with a cluster, an account and a namespace; returns the labels that `with_hierarchy` adds."""
+
+
+def labels_above(facts: Facts) -> Labels:
+    """Return the same for one workload at a time."""
+    trees = {key: SEPARATOR.join(path) for key, path in _paths(facts["slurm_account"]).items()}
+    told: dict[tuple[str, str], set[str]] = {}
+    columns = ("cluster", "namespace", "label", "value")
+    for cluster, namespace, label, value in facts["namespace_label"].select(columns).iter_rows():
+        told.setdefault((cluster, namespace), set()).add(f"{label}={value}")
+
+    def above(cluster: str | None, account: str | None, namespace: str | None) -> Mapping[str, str | None]:
+        own = told.get((cluster or "", namespace or ""))
+        return {
+            "slurm_account_tree": trees.get((cluster or "", account or ""), account),
+            "namespace_label": SEPARATOR.join(sorted(own)) if own else None,
+        }
+
+    return above
 
 
 def _paths(accounts: pl.DataFrame) -> Mapping[tuple[str, str], list[str]]:

@@ -25,7 +25,7 @@ from pipelines.fleet import Fleet
 from pipelines.fleet_state import fleet_state
 from pipelines.health import device_states, spells
 from pipelines.health import outages as health_outages
-from pipelines.hierarchy import with_hierarchy
+from pipelines.hierarchy import labels_above, with_hierarchy
 from pipelines.holdings import held_runs
 from pipelines.instants import from_ms, to_ms
 from pipelines.intervals import Interval, intersect, union
@@ -197,7 +197,8 @@ def meter_again(
     held = pushed_out(seen.leases, named, seen.shared, findings)
     told = device_spells(sight.tables["shown_trouble"], sight.tables["shown_device"])
     states = device_states([*spells(inputs.facts["condition"]), *told], fleet)
-    outages += health_outages(states, fleet, [*held, *named], config, (reach or (0, 0))[1])
+    above = labels_above(inputs.facts)
+    outages += health_outages(states, fleet, [*held, *named], config, (reach or (0, 0))[1], above)
     down = _named_outages(outages, fleet, findings)
     leases = _placed([*held, *fitted(named, fleet, findings)], demands, fleet, down, findings)
     split = None if config.sharing.split == "even" else seen.split

@@ -178,6 +178,25 @@ class TestOutages:
         assert (vision["charges"]["reservation"], vision["charges"]["credit"]) == ("2.00", "-1.00")
         assert vision["availability"] == 0.5
 
+    @pytest.mark.parametrize("match", [{"namespace": "a"}, {"namespace_label": "team=vision"}], ids=min)
+    def test_who_held_what_goes_out_is_known_by_labels_of_its_namespace_too(
+        self, site: Site, match: dict[str, str]
+    ) -> None:
+        times = [round((START + timedelta(minutes=m)).timestamp() * 1000) for m in range(61)]
+        labels = 'gpu="0",UUID="GPU-a",modelName="H100",Hostname="n1",namespace="a",pod="p",container="c"'
+        files = {
+            "metrics.prom": "".join(f"DCGM_FI_DEV_GPU_UTIL{{{labels}}} 50 {t}\n" for t in times),
+            "kube_state.prom": "".join(
+                f'kube_namespace_labels{{namespace="a",label_team="vision"}} 1 {t}\n' for t in times
+            ),
+            "calendar.csv": f"node,device,state,reason,from,to\nn1,,down,power,{clock(30)}Z,{clock(60)}Z\n",
+        }
+        bounds = {"from": f"{clock(0)}Z", "to": f"{clock(60)}Z"}
+        reservation = {"id": "r", "tenant": "vision", "gpus": 1, "rate": "2.00", **bounds}
+        folder = site(files, reservations=[reservation], tenants=[{"id": "vision", "match": [match]}])
+        (vision,) = report(folder)["tenants"]
+        assert (vision["charges"]["reservation"], vision["charges"]["credit"]) == ("2.00", "-1.00")
+
     def test_a_tenants_availability_is_of_what_was_meant_for_it(self, site: Site) -> None:
         files = {
             "inventory.csv": "node,device,model,owner\nn1,GPU-a,H100,\nn2,GPU-b,H100,web\nn3,GPU-c,H100,\n",
@@ -340,6 +359,22 @@ class TestAvailability:
         assert {p.id: p.fits for p in found.reservations} == {"r1": True, "train": False, "r2": False}
         full = [(w.from_ - START, w.to - START) for w in found.windows if w.gpus == 0]
         assert [(a.seconds // 60, b.seconds // 60) for a, b in full] == [(120, 240), (300, 360)]
+
+    def test_maintenance_and_reservations_are_of_their_own_cluster(self, site: Site) -> None:
+        maint = f"ReservationName=m StartTime={clock(300)} EndTime={clock(360)}\n   Nodes=n1 Flags=MAINT\n"
+        train = f"ReservationName=train StartTime={clock(120)} EndTime={clock(240)}\n   Nodes=n1 Accounts=other\n"
+        files = {
+            "sacct.txt": HEAD + job(1, 0, 30, gpus=2),
+            "slurm_state.txt": asked(60, node("n1", gpus=2)) + maint + train,
+        }
+        folder = site(files)
+        (folder / "hall.txt").write_text(asked(60, node("n1", gpus=4)))
+        content = json.loads((folder / "gpuledger.yaml").read_text())
+        content["sources"].append({"slurm_state": "hall.txt", "cluster": "hall"})
+        (folder / "gpuledger.yaml").write_text(json.dumps(content))
+        found = free(folder)
+        assert [(p.id, p.gpus, p.fits) for p in found.reservations] == [("train", 2, True)]
+        assert [w.gpus for w in found.windows] == [6, 4, 6, 4, 6]
 
     def test_one_more_is_refused_or_not(self, site: Site) -> None:
         folder = site(self.FILES, reservations=[self.reservation("r1", 6)])
