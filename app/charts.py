@@ -22,6 +22,8 @@ Colours = tuple[tuple[str, str], ...]
 
 HEIGHT: Final = 280
 LABELS: Final = 10
+SHORT: Final = "datum.value == 0 ? '0' : format(datum.value, '~s')"
+"""An axis's numbers: 2k; as an axis writes them itself nothing would be 0k."""
 KEPT: Final = 256
 """Looks of each kind of picture that are kept."""
 NOW: Final = palette.SERIES[0]
@@ -87,7 +89,7 @@ def _amounts(names: tuple[str, ...], title: str, ink: str, coloured: bool, room:
         x=alt.X(
             "amount:Q",
             title=title,
-            axis=alt.Axis(grid=True, tickCount=5, format="~s"),
+            axis=alt.Axis(grid=True, tickCount=5, labelExpr=SHORT),
             scale=alt.Undefined if room is None else alt.Scale(domainMax=room),
         ),
         tooltip=[alt.Tooltip("name:N", title="Name"), alt.Tooltip("text:N", title=title)],
@@ -117,7 +119,7 @@ def _side_by_side(names: tuple[str, ...], colours: Colours, title: str, ink: str
         x=alt.X(
             "amount:Q",
             title=title,
-            axis=alt.Axis(grid=True, tickCount=5, format="~s"),
+            axis=alt.Axis(grid=True, tickCount=5, labelExpr=SHORT),
             scale=alt.Undefined if room is None else alt.Scale(domainMax=room),
         ),
         tooltip=[
@@ -151,7 +153,7 @@ def _days(colours: Colours, grain: Grain, title: str, times: tuple[str, ...]) ->
         .mark_bar()
         .encode(
             x=_time_axis(times),
-            y=alt.Y("amount:Q", title=f"{title} {A[grain]}", stack="zero", axis=alt.Axis(format="~s")),
+            y=alt.Y("amount:Q", title=f"{title} {A[grain]}", stack="zero", axis=alt.Axis(labelExpr=SHORT)),
             color=alt.Color("name:N", scale=scale(colours), sort=[name for name, _ in colours], legend=None),
             order=alt.Order("order:Q"),
             tooltip=[

@@ -96,7 +96,7 @@ def _devices(scope: Scope, rows: list[dict[str, Any]]) -> None:
         height=min(35 * (frame.height + 1) + 3, 400),
         column_config={
             "node": "Node",
-            "device": "Device",
+            "device": st.column_config.TextColumn("Device", width=110),
             "model": "Model",
             "available": st.column_config.NumberColumn("Available", format="%.1f%%"),
             "down": st.column_config.NumberColumn("Down, GPU-hours", format="%,.1f"),
@@ -176,7 +176,7 @@ def _states(scope: Scope, rows: list[dict[str, Any]]) -> None:
         height=min(35 * (frame.height + 1) + 3, 400),
         column_config={
             "node": "Node",
-            "device": "Device",
+            "device": st.column_config.TextColumn("Device", width=110),
             "state": "State",
             "reason": st.column_config.TextColumn("Why", width="medium"),
             "source": "Said by",

@@ -148,7 +148,7 @@ def _leases(scope: Scope, found: list[dict[str, Any]]) -> None:
             "tenant": "Tenant",
             "user": "User",
             "node": "Node",
-            "device": "Device",
+            "device": st.column_config.TextColumn("Device", width=110),
             "gpu_hours": st.column_config.NumberColumn("GPU-hours", format="%,.1f"),
             "busy": st.column_config.NumberColumn("Busy", format="%.1f%%"),
             "worth": st.column_config.NumberColumn(

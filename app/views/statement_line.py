@@ -102,7 +102,7 @@ def _leases(found: Explanation, currency: str, scope: Scope) -> None:
             "first": st.column_config.DatetimeColumn("From", format="D MMM, HH:mm"),
             "last": st.column_config.DatetimeColumn("To", format="D MMM, HH:mm"),
             "node": "Node",
-            "device": "Device",
+            "device": st.column_config.TextColumn("Device", width=110),
             "class": "Class",
             "gpu_hours": st.column_config.NumberColumn("GPU-hours", format="%,.2f"),
             "coverage": st.column_config.NumberColumn("Observed", format="%.0f%%"),

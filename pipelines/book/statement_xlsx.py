@@ -13,6 +13,7 @@ import xlsxwriter
 from xlsxwriter.worksheet import Worksheet
 
 from pipelines.book.document import Share, Statement
+from pipelines.book.statement_outlook import outlook_tables
 from pipelines.book.words import ENGLISH, Words
 from pipelines.money import minor_unit
 
@@ -51,7 +52,7 @@ class _Formats:
 
 
 def to_xlsx(statement: Statement, words: Words = ENGLISH) -> bytes:
-    """Return the workbook: Statement, Held and used, Workloads, Trend."""
+    """Return the workbook: Statement, Held and used, Workloads, Trend, and of a draft Looking ahead."""
     stream = io.BytesIO()
     # Names come from users: none of them is a formula, a link or a number.
     options = {
@@ -73,6 +74,7 @@ def to_xlsx(statement: Statement, words: Words = ENGLISH) -> bytes:
     _workloads(book.add_worksheet(words.label("Workloads")), statement, formats)
     if statement.trend:
         _trend(book, statement, formats)
+    _outlook(book, statement, formats)
     for worksheet in book.worksheets():
         if words.right_to_left:
             worksheet.right_to_left()
@@ -83,6 +85,27 @@ def to_xlsx(statement: Statement, words: Words = ENGLISH) -> bytes:
         worksheet.set_footer(f"&L{_plain_footer(statement)}&R{'&P / &N' if words.right_to_left else 'Page &P of &N'}")
     book.close()
     return stream.getvalue()
+
+
+def _outlook(book: Any, statement: Statement, f: _Formats) -> None:
+    ahead = outlook_tables(statement, f.words)
+    if ahead is None:
+        return
+    sheet = book.add_worksheet(ahead["title"])
+    sheet.set_column(0, 0, 60)
+    sheet.set_column(1, 5, 20)
+    sheet.write(0, 0, ahead["title"], f.title)
+    sheet.write(1, 0, ahead["note"], f.note)
+    row = 3
+    for table in ahead["tables"]:
+        for cells, first, others in (
+            (table["head"], f.head, f.head_right),
+            *((r, f.text, f.hours) for r in table["rows"]),
+        ):
+            for column, text in enumerate(cells):
+                sheet.write(row, column, text, others if column else first)
+            row += 1
+        row += 1
 
 
 def _plain_footer(statement: Statement) -> str:

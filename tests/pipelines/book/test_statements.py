@@ -200,6 +200,19 @@ def test_the_pdf_of_a_draft_looks_ahead_and_that_of_a_closed_month_does_not(
         assert [wanted for wanted in expected if wanted not in text] == []
 
 
+@pytest.mark.parametrize("locale", ["en", "fa"])
+def test_the_workbook_of_a_draft_looks_ahead_as_its_pdf_does(book: Book, locale: str) -> None:
+    made = draft(book(), "astro", "2026-10").model_copy(update={"outlook": AHEAD})
+    told = outlook_tables(made, words_of(locale))
+    assert told is not None
+    sheet = openpyxl.load_workbook(io.BytesIO(rendered(made, "xlsx", locale)))[told["title"]]
+    rows = [[cell for cell in row if cell is not None] for row in sheet.iter_rows(values_only=True)]
+    wanted = [row for table in told["tables"] for row in (table["head"], *table["rows"])]
+    assert [row for row in rows[2:] if row] == wanted
+    closed = rendered(made.model_copy(update={"outlook": None}), "xlsx", locale)
+    assert told["title"] not in openpyxl.load_workbook(io.BytesIO(closed)).sheetnames
+
+
 def test_a_draft_with_more_credit_than_bill_and_a_budget_is_made(book: Book) -> None:
     config = book()
     adjusting.credit(
