@@ -6,7 +6,7 @@ with the scrape's own (``exported_namespace``) go before those.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
@@ -61,6 +61,7 @@ class KubeSeries:
     last: int | None = None
     spacings: list[int] = field(default_factory=list)
     seen: dict[str, int] = field(default_factory=dict)  # last sample of each node and namespace
+    first_seen: dict[str, int] = field(default_factory=dict)  # first sample of each node
     with_phases: bool = False
     ready: dict[str, int] = field(default_factory=dict)  # since when nodes are, where that is told
 
@@ -93,12 +94,13 @@ class KubeSeries:
         found.node = label(labels, "node") or found.node
         return found
 
-    def node(self, labels: Mapping[str, str], last: int) -> Node | None:
-        """The node that labels speak of."""
+    def node(self, labels: Mapping[str, str], times: Sequence[int]) -> Node | None:
+        """The node that labels speak of, at these times."""
         name = label(labels, "node")
         if name is None:
             return None
-        self.seen[name] = max(last, self.seen.get(name, 0))
+        self.seen[name] = max(times[-1], self.seen.get(name, 0))
+        self.first_seen[name] = min(times[0], self.first_seen.get(name, times[0]))
         node = self.nodes.setdefault(name, Node(name))
         node.observed = datetime.fromtimestamp(self.seen[name] / 1000, UTC)
         return node
@@ -176,13 +178,13 @@ def _allocatable(kube: KubeSeries, series: Series) -> None:
 
 def _node_resource(kube: KubeSeries, series: Series, which: str) -> None:
     resource, count = sanitised(series.labels.get("resource", "")), _decimal(series.values[-1])
-    node = kube.node(series.labels, series.times[-1]) if is_gpu_resource(resource) else None
+    node = kube.node(series.labels, series.times) if is_gpu_resource(resource) else None
     if node is not None and count is not None:
         getattr(node, which)[resource] = count
 
 
 def _node_labels(kube: KubeSeries, series: Series) -> None:
-    node = kube.node(series.labels, series.times[-1])
+    node = kube.node(series.labels, series.times)
     if node is not None:
         node.labels |= labels_of(series.labels)
 
@@ -197,7 +199,7 @@ def _unschedulable(kube: KubeSeries, series: Series) -> None:
 
 
 def _add_spells(kube: KubeSeries, series: Series, state: str, reason: str) -> None:
-    node = kube.node(series.labels, series.times[-1])
+    node = kube.node(series.labels, series.times)
     if node is None:
         return
     begun: Spell | None = None

@@ -6,7 +6,7 @@ over, holds nothing, however long the series of its requests go on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -17,7 +17,7 @@ import yaml
 from exporter.errors import SourceError
 from pipelines.facts import joined, rows_of
 from pipelines.sources.files import line_blocks, open_source
-from pipelines.sources.kube_model import Pod, SlicesUnknownError, held
+from pipelines.sources.kube_model import Node, Pod, SlicesUnknownError, held
 from pipelines.sources.kube_objects import add_objects, objects_in
 from pipelines.sources.kube_series import STALE_MS, KubeSeries, Spell, metrics_read, split_by_time
 from pipelines.sources.labels import BadSeriesError, parse_series
@@ -173,10 +173,10 @@ def _span(pod: Pod, kube: KubeSeries, last: int | None) -> tuple[int, int | None
 
 
 def _listings(kube: KubeSeries, cluster: str, observed: datetime | None) -> Iterator[dict[str, object]]:
-    for node in kube.nodes.values():
-        if kube.last is not None and not kube.is_current(node.name):
-            continue
-        if node.gpus:
+    """Yield the nodes with GPUs at the beginning, at the end, and whenever one of them came or went."""
+    nodes = [node for node in kube.nodes.values() if node.gpus]
+    for at, there in _answers(kube, nodes, observed):
+        for node in there:
             yield {
                 "cluster": cluster,
                 "node": node.name,
@@ -185,8 +185,23 @@ def _listings(kube: KubeSeries, cluster: str, observed: datetime | None) -> Iter
                 "devices": [],
                 "slots": int(node.replicas) if node.replicas > 1 else None,
                 "used": None,
-                "observed": observed,
+                "observed": at,
             }
+
+
+def _answers(
+    kube: KubeSeries, nodes: Sequence[Node], observed: datetime | None
+) -> Iterator[tuple[datetime | None, Sequence[Node]]]:
+    if kube.last is None or observed is None:  # objects: as they are
+        yield observed, nodes
+        return
+    first = min(kube.first_seen.values(), default=kube.last)
+    # Series of one scrape begin at slightly different times.
+    came = {n.name: t if (t := kube.first_seen[n.name]) > first + STALE_MS else first for n in nodes}
+    went = {n.name: kube.seen[n.name] + kube.interval for n in nodes if not kube.is_current(n.name)}
+    for at in sorted({*came.values(), *went.values()} - {kube.last}):
+        yield _utc(at), [n for n in nodes if came[n.name] <= at and (n.name not in went or at < went[n.name])]
+    yield observed, [n for n in nodes if n.name not in went]
 
 
 def _current(kube: KubeSeries) -> int | None:

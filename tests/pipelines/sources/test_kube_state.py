@@ -38,6 +38,10 @@ def series(metric: str, minutes: Iterable[int], value: float = 1, /, **labels: s
     return "".join(f"{metric}{{{told}}} {value} {ms(minute)}\n" for minute in minutes)
 
 
+def minute(number: int) -> datetime:
+    return START + timedelta(minutes=number)
+
+
 def pod(
     minutes: Iterable[int],
     *,
@@ -137,14 +141,14 @@ class TestShares:
         batch = kube(text)
         assert held(batch) == [(f"ml/p{n}", "0.25", 10.0) for n in range(3)]
         assert batch.records["model"].unique().to_list() == ["NVIDIA A100 SXM4 80GB"]
-        assert facts(batch, "scheduler_node", "gpus", "slots") == [(1, 4)]
+        assert set(facts(batch, "scheduler_node", "gpus", "slots")) == {(1, 4)}
 
     def test_a_node_that_shows_no_gpu_but_shared_ones_has_its_physical_cards(self, kube: Read) -> None:
         text = self.node(replicas="4") + series("kube_node_status_capacity", [0, 9], 0, node="n1", resource=GPU)
         text += series("kube_node_status_capacity", [0, 9], 4, node="n1", resource="nvidia_com_gpu_shared")
         batch = kube(text + pod(range(10), resource="nvidia_com_gpu_shared"))
         assert held(batch) == [("ml/p", "0.25", 10.0)]
-        assert facts(batch, "scheduler_node", "gpus", "slots") == [(1, 4)]
+        assert set(facts(batch, "scheduler_node", "gpus", "slots")) == {(1, 4)}
 
     def test_slices_of_unknown_size_are_said_and_not_billed_as_gpus(self, kube: Read) -> None:
         batch = kube(pod(range(10), resource="nvidia_com_gpu_shared"))
@@ -188,7 +192,21 @@ class TestNodesQuotasAndLabels:
     def test_a_node_that_is_no_longer_shown_is_not_listed(self, kube: Read) -> None:
         text = series("kube_node_status_capacity", range(5), 8, node="gone", resource=GPU)
         text += series("kube_node_status_capacity", range(60), 8, node="there", resource=GPU)
-        assert facts(kube(text), "scheduler_node", "node", "gpus") == [("there", 8)]
+        told = facts(kube(text), "scheduler_node", "node", "observed")
+        assert {node for node, at in told if at > minute(30)} == {"there"}
+
+    def test_nodes_are_listed_as_they_come_and_go(self, kube: Read) -> None:
+        spans = {"stays": range(60), "goes": range(20), "comes": range(30, 60), "late": range(2, 60)}
+        text = "".join(series("kube_node_status_capacity", span, 8, node=n, resource=GPU) for n, span in spans.items())
+        told: dict[datetime, set[str]] = {}
+        for node, at in facts(kube(text), "scheduler_node", "node", "observed"):
+            told.setdefault(at, set()).add(node)
+        assert told == {
+            minute(0): {"stays", "goes", "late"},
+            minute(20): {"stays", "late"},
+            minute(30): {"stays", "comes", "late"},
+            minute(59): {"stays", "comes", "late"},
+        }
 
     def test_quotas_of_namespaces_and_of_kueue(self, kube: Read) -> None:
         text = "".join(
