@@ -225,7 +225,8 @@ def _conditions(kube: KubeSeries, cluster: str, last: int | None) -> Iterator[di
         if node.name in goes_on:
             yield _row(goes_on[node.name][0], cluster, observed=last)
         elif last is not None and node.gpus and (kube.last is None or kube.is_current(node.name)):
-            yield _row(Spell(node.name, "ok", "", kube.ready.get(node.name, last), last), cluster, observed=last)
+            ready = {"state": "ok", "reason": None, "from": _utc(kube.ready.get(node.name))}
+            yield {**_row(Spell(node.name, "ok", "", last, last), cluster, observed=last), **ready}
 
 
 def _row(spell: Spell, cluster: str, *, until: int | None = None, observed: int | None = None) -> dict[str, object]:
@@ -234,7 +235,7 @@ def _row(spell: Spell, cluster: str, *, until: int | None = None, observed: int 
         "node": spell.node,
         "device": None,
         "state": spell.state,
-        "reason": spell.reason or None,
+        "reason": spell.reason,
         "source": "kubernetes",
         "from": _utc(spell.first),
         "to": _utc(until),
